@@ -1,0 +1,1 @@
+"""Transfer a model checkpoint to another input resolution."""

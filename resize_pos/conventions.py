@@ -1,0 +1,79 @@
+"""How to resample, as data: methods, coordinate rules, and the exact convention of each library.
+
+Free of numpy, so that a plan can name a resampling without importing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """The interpolating kernel."""
+
+    BICUBIC = "bicubic"
+    BILINEAR = "bilinear"
+    NEAREST = "nearest"
+
+
+class Coordinates(StrEnum):
+    """Where target position i of m lies among the n source positions."""
+
+    HALF_PIXEL = "half-pixel"  # (i + ½)·n/m − ½
+    CORNERS = "corners"  # i·(n − 1)/(m − 1)
+    OFFSET = "offset"  # (i + ½)·n/(m + 0.1) − ½: a scale factor with DINO's rounding guard in it
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """One exact way to resample an axis."""
+
+    method: Method = Method.BICUBIC
+    antialias: bool = True
+    coordinates: Coordinates = Coordinates.HALF_PIXEL
+
+    def __str__(self) -> str:
+        parts = [self.method.value]
+        if self.antialias:
+            parts.append("antialias")
+        if self.coordinates is not Coordinates.HALF_PIXEL:
+            parts.append({"corners": "aligned corners", "offset": "scale + 0.1"}[self.coordinates])
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """What a named library does when it resizes a table of its own."""
+
+    name: str
+    resampling: Resampling
+    source: str  # where that library says so
+
+
+def _like(
+    name: str, method: Method, antialias: bool, coordinates: Coordinates, source: str
+) -> Convention:
+    return Convention(name, Resampling(method, antialias, coordinates), source)
+
+
+_CUBIC, _LINEAR = Method.BICUBIC, Method.BILINEAR
+_HALF, _CORNERS, _OFFSET = Coordinates.HALF_PIXEL, Coordinates.CORNERS, Coordinates.OFFSET
+
+CONVENTIONS: Mapping[str, Convention] = {
+    convention.name: convention
+    for convention in (
+        _like("timm", _CUBIC, True, _HALF, "timm/layers/pos_embed.py: resample_abs_pos_embed"),
+        _like("hf", _CUBIC, False, _HALF, "transformers models/vit: interpolate_pos_encoding"),
+        _like("dinov2", _CUBIC, False, _OFFSET, "dinov2/models/vision_transformer.py: hub default"),
+        _like("dinov2-reg", _CUBIC, True, _HALF, "dinov2/hub/backbones.py: models with registers"),
+        _like("open_clip", _CUBIC, True, _HALF, "open_clip/model.py: resize_pos_embed"),
+        _like("torchvision", _CUBIC, False, _CORNERS, "torchvision: interpolate_embeddings"),
+        _like("jax", _LINEAR, False, _CORNERS, "vision_transformer, big_vision: scipy zoom order 1"),
+        _like("deit", _CUBIC, False, _HALF, "deit/main.py, mae/util/pos_embed.py, beit, eva"),
+        _like("siglip2", _LINEAR, True, _HALF, "transformers models/siglip2: resize_positional_…"),
+    )
+}
+
+DEFAULT = CONVENTIONS["timm"]
