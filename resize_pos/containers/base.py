@@ -1,0 +1,52 @@
+"""The one protocol behind which every file format lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from resize_pos.tensors import TensorInfo
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a writer carried over without reading it."""
+
+    tensors: int
+    bytes: int
+
+
+class Container(Protocol):
+    """A checkpoint whose header has been read and validated; tensors are read one by one."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+
+    @property
+    def format(self) -> str:
+        """What kind of file it is, in words for a person."""
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Every tensor, in the file's own order."""
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Free-form strings kept in the file."""
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read one tensor in its stored dtype."""
+
+    def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """Tell how large the file becomes when these tensors take these shapes."""
+
+    def write(
+        self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+    ) -> Copied:
+        """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it."""
