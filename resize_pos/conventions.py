@@ -70,9 +70,17 @@ CONVENTIONS: Mapping[str, Convention] = {
         _like("dinov2-reg", _CUBIC, True, _HALF, "dinov2/hub/backbones.py: models with registers"),
         _like("open_clip", _CUBIC, True, _HALF, "open_clip/model.py: resize_pos_embed"),
         _like("torchvision", _CUBIC, False, _CORNERS, "torchvision: interpolate_embeddings"),
-        _like("jax", _LINEAR, False, _CORNERS, "vision_transformer, big_vision: scipy zoom order 1"),
+        _like("jax", _LINEAR, False, _CORNERS, "vision_transformer, big_vision: zoom, order 1"),
         _like("deit", _CUBIC, False, _HALF, "deit/main.py, mae/util/pos_embed.py, beit, eva"),
-        _like("siglip2", _LINEAR, True, _HALF, "transformers models/siglip2: resize_positional_…"),
+        _like("siglip2", _LINEAR, True, _HALF, "transformers models/siglip2, on the CPU"),
+    )
+}
+
+# Relative tables are resampled in offset space, by default as the family's own library does it.
+RELATIVE_CONVENTIONS: Mapping[str, Convention] = {
+    convention.name: convention
+    for convention in (
+        _like("sam", _LINEAR, False, _HALF, "segment_anything/modeling/image_encoder.py:304-315"),
     )
 }
 

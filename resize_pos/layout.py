@@ -1,9 +1,9 @@
 """Axis patterns such as `1 (p h w s) d`: how a stored tensor holds its prefix, grid and suffix.
 
-A pattern names the axes of the stored shape from first to last. `h` and `w` are the grid, `d` the
-channels, `1` an axis of length one, and any other letter an axis that is carried along unchanged.
-Parentheses flatten axes into one stored axis; inside them `p` and `s` stand for the rows before
-and after the grid, so `(p h w s)` has p + h·w + s rows.
+A pattern names the axes of the stored shape from first to last. `h` and `w` are the grid (a 1-D
+table has one of them, or `l`), `d` the channels, `1` an axis of length one, and any other letter an
+axis that is carried along unchanged. Parentheses flatten axes into one stored axis; inside them `p`
+and `s` stand for the rows before and after the grid, so `(p h w s)` has p + h·w + s rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_ROWS = ("p", "h", "w", "s")
+_GRID = ("h", "w", "l")
+_ROWS = ("p", *_GRID, "s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,6 @@ class Layout:
         """Compile a pattern, or say what is wrong with it."""
         return _parse(pattern)
 
-    @property
-    def stores_grid(self) -> bool:
-        """Whether height and width are axes of their own, so that the shape states the grid."""
-        return self._rows_axis is None
-
     def mismatch(self, shape: tuple[int, ...]) -> str | None:
         """Say why a shape cannot have this layout; None when it can."""
         if len(shape) != len(self.terms):
@@ -62,23 +58,20 @@ class Layout:
 
     def rows(self, shape: tuple[int, ...]) -> int:
         """Count the stored rows: prefix + grid + suffix."""
-        if self._rows_axis is not None:
-            return shape[self._rows_axis]
-        return shape[self.terms.index("h")] * shape[self.terms.index("w")]
-
-    def channels(self, shape: tuple[int, ...]) -> int:
-        """Give the length of one position vector."""
-        return shape[self.terms.index("d")]
+        return math.prod(shape[axis] for axis in self._row_axes)
 
     def grid(self, shape: tuple[int, ...]) -> Grid | None:
-        """Read the grid off the shape, where the layout stores it."""
-        if self._rows_axis is not None:
+        """Read the grid off the shape, where every axis of it is stored on its own."""
+        if self._group is not None and len(self._group) > 1:
             return None
-        return Grid(shape[self.terms.index("h")], shape[self.terms.index("w")])
+        lengths = {term[0]: shape[axis] for axis, term in enumerate(self.terms)}
+        return Grid(lengths.get("h", 1), lengths.get("w", lengths.get("l", 1)))
 
-    def shape(self, source: tuple[int, ...], prefix: int, grid: Grid, suffix: int) -> tuple[int, ...]:
+    def shape(
+        self, source: tuple[int, ...], prefix: int, grid: Grid, suffix: int
+    ) -> tuple[int, ...]:
         """Give the stored shape after the grid has become `grid`."""
-        lengths = {"h": grid.height, "w": grid.width}
+        lengths = {"h": grid.height, "w": grid.width, "l": grid.width}
         rows = prefix + grid.cells + suffix
         return tuple(
             rows if isinstance(term, tuple) else lengths.get(term, length)
@@ -87,11 +80,12 @@ class Layout:
 
     def unfold(self, array: NDArray[Any], prefix: int, grid: Grid, suffix: int) -> Unfolded:
         """Take a stored array apart. The parts are views where the memory allows it."""
-        copies, channels = self._copies(array.shape), self.channels(array.shape)
-        rows = array.transpose(self._canonical).reshape(copies, -1, channels)
+        order = self._canonical
+        copies = math.prod(array.shape[axis] for axis in self._carried_axes)
+        rows = array.transpose(order).reshape(copies, self.rows(array.shape), -1)
         end = prefix + grid.cells
-        assert rows.shape[1] == end + suffix, (rows.shape, prefix, grid, suffix)
-        cells = rows[:, prefix:end].reshape(copies, grid.height, grid.width, channels)
+        assert rows.shape[1] == end + suffix, (array.shape, prefix, grid, suffix)
+        cells = rows[:, prefix:end].reshape(copies, grid.height, grid.width, -1)
         return Unfolded(rows[:, :prefix], cells, rows[:, end:])
 
     def fold(self, parts: Unfolded, source: tuple[int, ...]) -> NDArray[Any]:
@@ -101,27 +95,31 @@ class Layout:
         copies, height, width, channels = parts.grid.shape
         cells = parts.grid.reshape(copies, height * width, channels)
         rows = np.concatenate([parts.prefix, cells, parts.suffix], axis=1)
-        shape = self.shape(source, parts.prefix.shape[1], Grid(height, width), parts.suffix.shape[1])
+        prefix, suffix = parts.prefix.shape[1], parts.suffix.shape[1]
+        shape = self.shape(source, prefix, Grid(height, width), suffix)
         order = self._canonical
         stored = rows.reshape([shape[axis] for axis in order])
-        return np.ascontiguousarray(stored.transpose([order.index(axis) for axis in range(len(order))]))
+        back = [order.index(axis) for axis in range(len(order))]
+        return np.ascontiguousarray(stored.transpose(back))
 
     @property
-    def _rows_axis(self) -> int | None:
-        return next((axis for axis, term in enumerate(self.terms) if isinstance(term, tuple)), None)
+    def _group(self) -> tuple[str, ...] | None:
+        return next((term for term in self.terms if isinstance(term, tuple)), None)
+
+    @property
+    def _row_axes(self) -> list[int]:
+        return [a for a, term in enumerate(self.terms) if isinstance(term, tuple) or term in _GRID]
+
+    @property
+    def _carried_axes(self) -> list[int]:
+        rows = self._row_axes
+        return [a for a, term in enumerate(self.terms) if a not in rows and term != "d"]
 
     @property
     def _canonical(self) -> list[int]:
         """Order the stored axes as: carried ones, rows (or h, w), channels."""
-        rows = self._rows_axis
-        grid = [self.terms.index("h"), self.terms.index("w")] if rows is None else [rows]
-        channels = self.terms.index("d")
-        carried = [a for a in range(len(self.terms)) if a not in grid and a != channels]
-        return [*carried, *grid, channels]
-
-    def _copies(self, shape: tuple[int, ...]) -> int:
-        used = 2 if self._rows_axis is not None else 3
-        return math.prod(shape[axis] for axis in self._canonical[:-used])
+        channels = [self.terms.index("d")] if "d" in self.terms else []
+        return [*self._carried_axes, *self._row_axes, *channels]
 
     def __str__(self) -> str:
         return self.pattern
@@ -139,29 +137,37 @@ def _parse(pattern: str) -> Layout:
             group = None
         elif word in "()":
             raise _bad(pattern, "parentheses do not nest or do not match")
-        elif word != "1" and not (len(word) == 1 and word.islower()):
+        elif word != "1" and not (len(word) == 1 and word.isascii() and word.islower()):
             raise _bad(pattern, f"`{word}` is not an axis; axes are single letters, or 1")
         else:
             (terms if group is None else group).append(word)
     if group is not None:
         raise _bad(pattern, "a parenthesis is not closed")
-    names = [name for term in terms for name in (term if isinstance(term, tuple) else (term,))]
-    letters = [name for name in names if name != "1"]
-    repeated = sorted({name for name in letters if letters.count(name) > 1})
+    layout = Layout(" ".join(pattern.split()), tuple(terms))
+    reason = _objection(layout)
+    if reason is not None:
+        raise _bad(pattern, reason)
+    return layout
+
+
+def _objection(layout: Layout) -> str | None:
+    names = [name for term in layout.terms for name in term if name != "1"]
+    repeated = [name for index, name in enumerate(names) if name in names[:index]]
     if repeated:
-        raise _bad(pattern, f"`{repeated[0]}` appears twice")
-    for needed in ("h", "w", "d"):
-        if needed not in letters:
-            raise _bad(pattern, f"`{needed}` is missing")
-    groups = [term for term in terms if isinstance(term, tuple)]
-    if len(groups) > 1 or any(
-        tuple(name for name in _ROWS if name in term) != term or "h" not in term or "w" not in term
-        for term in groups
-    ):
-        raise _bad(pattern, "a group is (h w), with p before and s after where there are such rows")
-    if not groups and ({"p", "s"} & set(letters)):
-        raise _bad(pattern, "p and s are rows of a flattened grid and belong inside (p h w s)")
-    return Layout(" ".join(pattern.split()), tuple(terms))
+        return f"`{repeated[0]}` appears twice"
+    grid = [name for name in names if name in _GRID]
+    if not grid or ("l" in grid and len(grid) > 1):
+        return "it needs `h` and `w`, or `l` for a 1-D table"
+    groups = [term for term in layout.terms if isinstance(term, tuple)]
+    in_order = all(tuple(name for name in _ROWS if name in term) == term for term in groups)
+    whole = all(set(grid) <= set(term) for term in groups)
+    if len(groups) > 1 or not in_order or not whole:
+        return "a group is (h w), with p before and s after where there are such rows"
+    if not groups and {"p", "s"} & set(names):
+        return "p and s are rows of a flattened grid and belong inside (p h w s)"
+    if not groups and grid == ["w", "h"]:
+        return "h comes before w"
+    return None
 
 
 def _bad(pattern: str, reason: str) -> UsageError:

@@ -86,4 +86,5 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
     except TypeError:  # bfloat16 and float8: only files that hold them pay for the import
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, known.numpy))
+        found: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, known.numpy))
+        return found

@@ -1,0 +1,187 @@
+"""The Python API: the verbs of the command line, and the same on tensors in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from resize_pos.containers import open_container
+from resize_pos.convert import Job, locate, run
+from resize_pos.errors import TableError
+from resize_pos.geometry import Grid
+from resize_pos.layout import Layout
+from resize_pos.locate import locate_tables
+from resize_pos.plan import make_plan
+from resize_pos.report.value import Report
+from resize_pos.request import GridLike, Request, SizeLike, choose_resampling
+from resize_pos.rules.base import Surroundings
+from resize_pos.tables import Located
+from resize_pos.tensors import DTYPES, TensorInfo
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+PathLike = str | os.PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """The options that `resize_checkpoint`, `resize_state_dict` and the command line share."""
+
+    to_grid: GridLike
+    from_: SizeLike
+    from_grid: GridLike
+    patch: SizeLike
+    prefix: int
+    suffix: int
+    family: str
+    pattern: str
+    axes: str
+    method: str
+    antialias: bool
+    like: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a checkpoint holds, read from its header."""
+
+    path: Path
+    format: str
+    tensors: Mapping[str, TensorInfo]
+    located: Located
+
+
+def inspect_checkpoint(path: PathLike, **options: Unpack[Options]) -> Inspection:
+    """Find the position tables of a checkpoint without reading a single weight."""
+    container = open_container(Path(path))
+    located = locate(container, Request.make(**options))
+    return Inspection(container.path, container.format, container.tensors, located)
+
+
+def resize_checkpoint(
+    path: PathLike,
+    to: SizeLike | None = None,
+    *,
+    output: PathLike | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    device: str = "cpu",
+    **options: Unpack[Options],
+) -> Report:
+    """Transfer a checkpoint file to another resolution and report what that did.
+
+    >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
+    >>> report.output, report.verdict  # doctest: +SKIP
+    """
+    request = Request.make(to=to, **options)
+    target = None if output is None else Path(output)
+    return run(Job(Path(path), request, target, force, dry_run, device, hash_output=True))
+
+
+def resize_state_dict(
+    state_dict: Mapping[str, torch.Tensor],
+    to: SizeLike | None = None,
+    *,
+    device: str = "cpu",
+    **options: Unpack[Options],
+) -> dict[str, torch.Tensor]:
+    """Transfer tensors in memory; every tensor that is not resized is passed through as it is."""
+    from resize_pos.execute import transform
+    from resize_pos.verify import require_finite
+
+    request = Request.make(to=to, **options)
+    infos = {name: _info(name, tensor) for name, tensor in state_dict.items()}
+    known = {name: info for name, info in infos.items() if info is not None}
+    plan = make_plan(locate_tables(Surroundings(known, request)), request)
+    result = dict(state_dict)
+    for step in plan.changes:
+        name = step.table.name
+        array = _to_numpy(state_dict[name], known[name].dtype)
+        require_finite(name, array, "the state dict")
+        result[name] = _to_torch(transform(step, array, device), like=state_dict[name])
+    return result
+
+
+def resize_table(
+    array: NDArray[Any],
+    from_grid: GridLike,
+    to_grid: GridLike,
+    *,
+    axes: str = "1 (p h w s) d",
+    prefix: int = 0,
+    suffix: int = 0,
+    method: str | None = None,
+    antialias: bool | None = None,
+    like: str | None = None,
+    device: str = "cpu",
+) -> NDArray[Any]:
+    """Resize one table given as an array, in any axis pattern; its dtype is kept."""
+    from resize_pos.transforms.absolute import resize_absolute
+
+    layout = Layout.parse(axes)
+    source, target = Grid.parse(from_grid, "from_grid"), Grid.parse(to_grid, "to_grid")
+    reason = layout.mismatch(array.shape)
+    if reason is None and layout.rows(array.shape) != prefix + source.cells + suffix:
+        rows = layout.rows(array.shape)
+        reason = f"{rows} rows where {prefix} + {source} + {suffix} were stated"
+    if reason is not None:
+        raise TableError(f"an array of shape {list(array.shape)} has {reason}.")
+    resampling = choose_resampling(method, antialias, like)
+    return resize_absolute(array, layout, prefix, source, suffix, target, resampling, device)
+
+
+def param_groups(
+    model: torch.nn.Module, report: Report, lr: float, position_lr_scale: float = 1.0
+) -> list[dict[str, Any]]:
+    """Split a model's parameters for an optimizer: the resized tables get a rate of their own."""
+    resized = set(report.fine_tune.parameters)
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    missing = resized - {name for name, _ in named}
+    if missing:
+        raise TableError(
+            f"the model has no trainable parameter called {sorted(missing)[0]}.",
+            hint="pass the model whose checkpoint was resized, with its parameters unfrozen.",
+        )
+    positions: Iterable[torch.nn.Parameter] = [p for name, p in named if name in resized]
+    others: Iterable[torch.nn.Parameter] = [p for name, p in named if name not in resized]
+    return [
+        {"params": others, "lr": lr},
+        {"params": positions, "lr": lr * position_lr_scale, "weight_decay": 0.0},
+    ]
+
+
+_TORCH_DTYPES = {
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+} | {dtype.numpy: dtype.name for dtype in DTYPES.values() if dtype.numpy and dtype.bits > 8}
+
+
+def _info(name: str, tensor: object) -> TensorInfo | None:
+    """Describe a tensor; what is not one (a step counter, a config) is none of our business."""
+    dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+    if dtype not in _TORCH_DTYPES:
+        dtype = ""
+    shape = getattr(tensor, "shape", None)
+    return None if shape is None else TensorInfo(name, tuple(shape), _TORCH_DTYPES.get(dtype, "U8"))
+
+
+def _to_numpy(tensor: torch.Tensor, dtype: str) -> NDArray[Any]:
+    import torch
+
+    from resize_pos.tensors import numpy_dtype
+
+    raw = tensor.detach().cpu().contiguous()
+    return raw.view(torch.uint8).numpy().view(numpy_dtype(dtype))
+
+
+def _to_torch(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    raw = torch.from_numpy(array.view("u1"))
+    return raw.view(like.dtype).to(like.device).requires_grad_(like.requires_grad)

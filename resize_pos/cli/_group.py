@@ -1,0 +1,87 @@
+"""The command group: `resize` is the default command, and commands are imported when used."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+import click
+
+from resize_pos._version import __version__
+
+_COMMANDS = {
+    "resize": "Transfer a checkpoint to another resolution (the default).",
+    "inspect": "Show the position tables of a checkpoint, and why others are none.",
+    "families": "List every layout that is known, with its source.",
+}
+
+
+class DefaultCommandGroup(click.Group):
+    """A group that takes `CHECKPOINT …` for `resize CHECKPOINT …`.
+
+    A bare word is always a command, so that a typing error is never taken for a file name.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the default command where the first word cannot be one."""
+        if args and self._belongs_to_resize(ctx, args[0]):
+            args = ["resize", *args]
+        return super().parse_args(ctx, args)
+
+    def _belongs_to_resize(self, ctx: click.Context, word: str) -> bool:
+        if word.startswith("-"):
+            own = {name for param in self.get_params(ctx) for name in param.opts}
+            return word != "--" and word.split("=")[0] not in own
+        return any(mark in word for mark in "./\\")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the commands, most used first."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command when it is asked for."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"resize_pos.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Look a command up; suggest the nearest one for a typing error."""
+        if args and not ctx.resilient_parsing and args[0] not in _COMMANDS:
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            guess = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(
+                f"No such command {args[0]!r}.{guess}\n"
+                f"A checkpoint is recognised by a dot or a slash: write ./{args[0]} for a folder."
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=DefaultCommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="resize-pos", message="%(prog)s %(version)s")
+def group() -> None:
+    """Transfer a model checkpoint to another input resolution.
+
+    \b
+      resize-pos vit.safetensors --from 224 --to 384
+
+    finds the position tables, interpolates them from 14×14 to 24×24 patches, copies every other
+    byte untouched to vit-384.safetensors, and says what the interpolation did.
+
+    \b
+      resize-pos inspect vit.safetensors       what is there, without loading it
+      resize-pos vit.safetensors --to 384 -n   what would be done
+
+    Exit codes: 0 done, dry run, or already at the target; 1 could not be done; 2 usage;
+    3 done, but a check failed (or --strict met a warning).
+    """

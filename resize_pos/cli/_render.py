@@ -1,0 +1,179 @@
+"""Plain words and tables for a terminal; readable without colour and at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from resize_pos.api import Inspection
+from resize_pos.families import Family, Role
+from resize_pos.report.value import Report, Status
+from resize_pos.tables import Action, PositionTable, Step
+from resize_pos.verdict import Check, Level
+
+_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_STATUS_WORDS = {
+    Status.PLANNED: "would write",
+    Status.RESIZED: "wrote",
+    Status.UNCHANGED: "copied to",
+}
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def show_report(report: Report, *, verbose: bool) -> None:
+    """Print what was done, or would be: verdict first."""
+    console = _console()
+    changes = [t for t in report.tables if t.step.action is not Action.KEEP]
+    if report.status is Status.RESIZED:
+        _line(console, Text.assemble("verdict: ", _level(report.verdict), _reasons(report.checks)))
+    elif report.status is Status.UNCHANGED:
+        _line(console, f"nothing to do: {report.source.name} is already at the target.")
+    else:
+        _line(console, f"plan for {report.source.name}; nothing is written.")
+    _show_steps(console, [t.step for t in report.tables])
+    for table in changes:
+        step = table.step
+        if step.own_convention is not None:
+            _line(
+                console,
+                f"  note: {step.table.family.name} models resize with the {step.own_convention} "
+                f"convention; --like {step.own_convention} does the same here.",
+            )
+        if verbose:
+            _show_detail(console, step.table, table.measures)
+    if changes:
+        count = report.copied.tensors
+        size = f" ({_bytes(report.copied.bytes)})" if report.copied.bytes else ""
+        verb = "are" if report.status is Status.PLANNED else "were"
+        _line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
+    if report.output is not None:
+        _line(
+            console, Text.assemble(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
+        )
+
+
+def _show_steps(console: Console, steps: Sequence[Step]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False, pad_edge=True)
+    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for step, count in _grouped(steps):
+        name = step.table.name if count == 1 else f"{step.table.name} and {count - 1} alike"
+        if step.action is Action.KEEP:
+            table.add_row(name, _extent(step.table), Text(f"kept: {step.reason}", style="dim"))
+        else:
+            words = ", ".join([*_kept_rows(step.table), str(step.operation)])
+            table.add_row(name, f"{step.table.grid} → {step.target}", words)
+    console.print(table)
+
+
+def _grouped(steps: Iterable[Step]) -> list[tuple[Step, int]]:
+    """Put together the tables that go through the same, such as one per block."""
+    groups: dict[tuple[object, ...], tuple[Step, int]] = {}
+    for step in steps:
+        table = step.table
+        key = (table.family.name, table.grid, step.action, step.target, table.prefix, step.reason)
+        first, count = groups.get(key, (step, 0))
+        groups[key] = (first, count + 1)
+    return list(groups.values())
+
+
+def _kept_rows(table: PositionTable) -> list[str]:
+    kinds = ((table.prefix, "prefix"), (table.suffix, "suffix"))
+    return [f"{n} {kind} row{'s' if n > 1 else ''} kept" for n, kind in kinds if n]
+
+
+def _show_detail(console: Console, table: PositionTable, measures: object) -> None:
+    for line in table.evidence:
+        _line(console, f"  evidence: {line}")
+    assert isinstance(measures, dict)
+    for name, value in measures.items():
+        _line(console, f"  {name}: {value:.4g}")
+
+
+def _reasons(checks: Sequence[Check]) -> str:
+    worst = [check for check in checks if check.level is not Level.OK] or checks
+    details = list(dict.fromkeys(check.detail for check in worst))
+    return f" ({'; '.join(details)})" if details else ""
+
+
+def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
+    """Print the tables of a checkpoint, the evidence, and what came near."""
+    console = _console()
+    tensors = inspection.tensors.values()
+    size = _bytes(sum(info.nbytes for info in tensors))
+    _line(
+        console,
+        f"{inspection.path.name}: {inspection.format}, {len(inspection.tensors)} tensors, {size}",
+    )
+    located = inspection.located
+    for table in located.tables:
+        info = table.tensor
+        pixels = (
+            f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
+        )
+        rows = "".join(f", {words.removesuffix(' kept')}" for words in _kept_rows(table))
+        _line(console, Text.assemble((table.name, "bold"), f"  {info.dtype} {list(info.shape)}"))
+        _line(console, f"  {_extent(table)}{rows}{pixels}")
+        _line(console, f"  family {table.family.name}: {table.family.title}")
+        for line in table.evidence:
+            _line(console, f"  evidence: {line}")
+    for unsettled in located.unsettled:
+        info = unsettled.tensor
+        _line(console, Text.assemble((info.name, "bold"), f"  {info.dtype} {list(info.shape)}"))
+        _line(console, f"  family {unsettled.family.name}: {unsettled.family.title}")
+        _line(console, Text(f"  not settled: {unsettled.error.message}", style="yellow"))
+        _line(console, f"  hint: {unsettled.error.hint}")
+    for miss in located.near_misses:
+        _line(console, Text(f"not a table: {miss.tensor}", style="dim"))
+        _line(console, Text(f"  {miss.reason}", style="dim"))
+    if not (located.tables or located.unsettled):
+        _line(console, "no position table was found.")
+    if verbose:
+        for info in tensors:
+            _line(console, f"  {info}")
+
+
+def show_families(families: Iterable[Family]) -> None:
+    """Print the registry."""
+    console = _console()
+    for family in families:
+        _line(console, Text.assemble((family.name, "bold"), f"  {family.role.value}"))
+        _line(console, f"  {family.title}")
+        _line(console, f"  …{family.key}   {' | '.join(map(str, family.axes))}")
+        if family.convention is not None:
+            own = family.convention
+            _line(console, f"  its library resizes it {own.name}-like: {own.resampling}")
+        _line(console, Text(f"  {family.source}", style="dim"))
+
+
+def _extent(table: PositionTable) -> str:
+    if table.role is Role.SEQUENCE:
+        return f"length {table.grid.width}"
+    if table.role is Role.RELATIVE:
+        return f"offsets of {table.grid}"
+    return str(table.grid)
+
+
+def _level(level: Level) -> tuple[str, str]:
+    return level.value, _COLOURS[level]
+
+
+def _line(console: Console, text: str | Text) -> None:
+    """Print a line that a narrow pipe must not break: paths and names stay copyable."""
+    console.print(text, soft_wrap=True, markup=False)
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"

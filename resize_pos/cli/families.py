@@ -1,0 +1,39 @@
+"""`resize-pos families`: the registry, with provenance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION
+from resize_pos.families import Family, known_families
+
+
+@click.command("families")
+@JSON_OPTION
+@DEBUG_OPTION
+def command(as_json: bool) -> None:
+    """List every layout that is known, with where it was read.
+
+    \b
+      resize-pos families
+    """
+    if as_json:
+        click.echo(json.dumps([_document(f) for f in known_families()], indent=2))
+        return
+    from resize_pos.cli._render import show_families
+
+    show_families(known_families())
+
+
+def _document(family: Family) -> dict[str, Any]:
+    document = asdict(family)
+    document["axes"] = [str(axes) for axes in family.axes]
+    document["convention"] = None if family.convention is None else family.convention.name
+    for rows in ("prefix", "suffix"):
+        owners = getattr(family, rows)
+        document[rows] = [" + ".join(owner.siblings) or owner.count for owner in owners]
+    return document

@@ -1,0 +1,63 @@
+"""`resize-pos inspect`: what a checkpoint holds, from its header."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resize_pos.api import Inspection, inspect_checkpoint
+from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.report.as_json import table_document
+
+
+@click.command("inspect")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@SOURCE_OPTIONS
+@JSON_OPTION
+@click.option("-v", "--verbose", is_flag=True, help="List every tensor, too.")
+@DEBUG_OPTION
+def command(checkpoint: Path, as_json: bool, verbose: bool, **options: Any) -> None:
+    """Show the position tables of CHECKPOINT: grid, prefix, family, and the evidence for each.
+
+    \b
+      resize-pos inspect vit.safetensors
+
+    Reads the header only. Tensors that sound like position tables and are none are listed with
+    the reason; a table that can be read in two ways is listed with the flag that settles it.
+    """
+    inspection = inspect_checkpoint(checkpoint, **given(**options))
+    if as_json:
+        click.echo(json.dumps(_document(inspection), indent=2, ensure_ascii=False))
+        return
+    from resize_pos.cli._render import show_inspection
+
+    show_inspection(inspection, verbose=verbose)
+
+
+def _document(inspection: Inspection) -> dict[str, Any]:
+    located = inspection.located
+    return {
+        "schema": "resize-pos/inspection/1",
+        "path": str(inspection.path),
+        "format": inspection.format,
+        "tensors": len(inspection.tensors),
+        "bytes": sum(info.nbytes for info in inspection.tensors.values()),
+        "tables": [table_document(table) for table in located.tables],
+        "unsettled": [
+            {
+                "name": entry.tensor.name,
+                "family": entry.family.name,
+                "shape": list(entry.tensor.shape),
+                "error": entry.error.message,
+                "hint": entry.error.hint,
+            }
+            for entry in located.unsettled
+        ],
+        "near_misses": [
+            {"name": miss.tensor.name, "shape": list(miss.tensor.shape), "reason": miss.reason}
+            for miss in located.near_misses
+        ],
+    }

@@ -1,0 +1,140 @@
+"""The one verb that runs the pipeline: locate, plan, transform, write, check, measure."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.configs import read_config_sizes
+from resize_pos.containers import open_container
+from resize_pos.containers.base import Container, Copied
+from resize_pos.containers.splice import CopyRange, write_spliced
+from resize_pos.containers.staging import _require_free, require_space, require_writable, staged
+from resize_pos.errors import OutputError, ResizePosError
+from resize_pos.locate import locate_tables
+from resize_pos.plan import Plan, default_output, make_plan
+from resize_pos.provenance import record, recorded_geometry
+from resize_pos.report.value import Report, Status, TableReport
+from resize_pos.request import Request
+from resize_pos.rules.base import Surroundings
+from resize_pos.tables import Located
+from resize_pos.verdict import judge
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One checkpoint to transfer, and where to."""
+
+    source: Path
+    request: Request
+    output: Path | None = None  # None: beside the source, named after the target
+    force: bool = False
+    dry_run: bool = False
+    device: str = "cpu"
+    hash_output: bool = False
+
+
+def locate(container: Container, request: Request) -> Located:
+    """Find the tables of an opened checkpoint, with every evidence that lies around it."""
+    return locate_tables(
+        Surroundings(
+            container.tensors,
+            request,
+            read_config_sizes(container.path.parent),
+            recorded_geometry(container.metadata),
+            container.read,
+        )
+    )
+
+
+def run(job: Job) -> Report:
+    """Carry a job out, or plan it; the target appears whole or not at all."""
+    started = time.perf_counter()
+    container = open_container(job.source)
+    try:
+        plan = make_plan(locate(container, job.request), job.request)
+    except ResizePosError as error:
+        error.message = f"{job.source.name}: {error.message}"
+        raise
+    output = _target(job, plan)
+    if output is not None:
+        _require_other_file(job.source, output)
+        require_writable(output.parent)
+        _require_free(output, force=job.force)
+    status = Status.UNCHANGED
+    tables = tuple(TableReport(step) for step in plan.steps)
+    copied = Copied(len(container.tensors) - len(plan.changes), 0)
+    sha256 = None
+    if job.dry_run:
+        status = Status.PLANNED if plan.changes else Status.UNCHANGED
+    elif output is not None:
+        if plan.changes:
+            tables, copied = _convert(container, plan, output, job)
+            status = Status.RESIZED
+        else:
+            copied = _copy_whole(container, output, job.force)
+        sha256 = _sha256(output) if job.hash_output else None
+    seconds = time.perf_counter() - started
+    return Report(job.source, output, status, plan, tables, copied, seconds, sha256)
+
+
+def _target(job: Job, plan: Plan) -> Path | None:
+    """A run that has nothing to do writes nothing, unless a target was asked for by name."""
+    if job.output is not None:
+        return job.output
+    return default_output(job.source, plan) if plan.changes else None
+
+
+def _require_other_file(source: Path, output: Path) -> None:
+    same = output.exists() and output.samefile(source)
+    if same or output.resolve() == source.resolve():
+        raise OutputError(
+            f"{output}: the target is the source, which is never modified.",
+            hint="pass another path with -o.",
+        )
+
+
+def _convert(
+    container: Container, plan: Plan, output: Path, job: Job
+) -> tuple[tuple[TableReport, ...], Copied]:
+    from resize_pos.execute import measure, transform  # numpy: only a real conversion pays for it
+    from resize_pos.verify import check_output, require_finite
+
+    before: dict[str, NDArray[Any]] = {}
+    after: dict[str, NDArray[Any]] = {}
+    for step in plan.changes:
+        name = step.table.name
+        before[name] = container.read(name)
+        require_finite(name, before[name], container.path.name)
+        after[name] = transform(step, before[name], job.device)
+    shapes: Mapping[str, tuple[int, ...]] = {name: array.shape for name, array in after.items()}
+    require_space(output.parent, container.output_bytes(shapes))
+    with staged(output, force=job.force) as stage:
+        copied = container.write(stage, after, record(plan, before))
+        check_output(open_container(stage), container, plan, before)
+    tables = []
+    for step in plan.steps:
+        name = step.table.name
+        measures = measure(step, before[name], after[name]) if name in after else {}
+        tables.append(TableReport(step, measures, judge(measures)))
+    return tuple(tables), copied
+
+
+def _copy_whole(container: Container, output: Path, force: bool) -> Copied:
+    size = container.path.stat().st_size
+    require_space(output.parent, size)
+    with staged(output, force=force) as stage:
+        write_spliced(container.path, stage, [CopyRange(0, size)])
+    return Copied(len(container.tensors), sum(info.nbytes for info in container.tensors.values()))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

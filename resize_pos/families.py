@@ -1,0 +1,175 @@
+"""Every known layout, read strictly from `families.toml`: an unknown or missing key is refused."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from resize_pos.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Convention
+from resize_pos.errors import ResizePosError, UsageError
+from resize_pos.layout import Layout
+from resize_pos.tensors import TensorInfo
+
+_STEM = r"(?P<stem>(?:.*[./])?)"
+
+
+class Role(StrEnum):
+    """What one row of a table stands for."""
+
+    ABSOLUTE = "absolute"  # a patch of the image
+    RELATIVE = "relative"  # an offset between two patches
+    SEQUENCE = "sequence"  # a token of a text
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may own the rows before or after a grid: a plain count, or the tokens of siblings."""
+
+    count: int
+    siblings: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, value: object) -> Owner:
+        """Read `1`, or `"cls_token + reg_token"`."""
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return cls(value, ())
+        if isinstance(value, str) and value.strip():
+            return cls(0, tuple(part.strip() for part in value.split("+")))
+        raise ResizePosError(f"{value!r} is neither a count nor names of sibling tensors.")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How one lineage of models names and lays out its position tables."""
+
+    name: str
+    title: str
+    role: Role
+    key: str
+    axes: tuple[Layout, ...]
+    prefix: tuple[Owner, ...] = (Owner(0, ()),)
+    suffix: tuple[Owner, ...] = (Owner(0, ()),)
+    patch: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # each entry: alternatives separated by "|"
+    absent: tuple[str, ...] = ()
+    follows: str | None = None
+    convention: Convention | None = None
+    source: str = ""
+
+    def stem(self, name: str) -> str | None:
+        """Match a tensor's name; give what stands before the key, or None."""
+        found = _compiled(self.key).fullmatch(name)
+        return None if found is None else found["stem"]
+
+    def objection(self, stem: str, tensors: Mapping[str, TensorInfo], shape: Sequence[int]) -> str:
+        """Say why a tensor whose name matches is not of this family; empty when it is."""
+        for alternatives in self.requires:
+            names = [stem + part.strip() for part in alternatives.split("|")]
+            if not any(name in tensors for name in names):
+                return f"needs {' or '.join(names)}, which is not in the file"
+        for unwanted in self.absent:
+            if stem + unwanted in tensors:
+                return f"{stem}{unwanted} is in the file"
+        if self.layout(shape) is None:
+            reasons = "; ".join(str(layout.mismatch(tuple(shape))) for layout in self.axes)
+            return f"its shape {list(shape)} has {reasons}"
+        return ""
+
+    def layout(self, shape: Sequence[int]) -> Layout | None:
+        """Give the first axis pattern that fits a shape."""
+        return next((axes for axes in self.axes if axes.mismatch(tuple(shape)) is None), None)
+
+
+@cache
+def _compiled(key: str) -> re.Pattern[str]:
+    return re.compile(f"{_STEM}(?:{key})")
+
+
+@cache
+def known_families() -> tuple[Family, ...]:
+    """Give the registry, in order of precedence."""
+    text = resources.files("resize_pos").joinpath("families.toml").read_text(encoding="utf-8")
+    return load_families(text)
+
+
+def load_families(text: str) -> tuple[Family, ...]:
+    """Read a registry from TOML; refuse unknown keys, missing keys and repeated names."""
+    document = tomllib.loads(text)
+    if set(document) != {"family"}:
+        raise ResizePosError(f"families: expected only [[family]] entries, found {set(document)}.")
+    families = tuple(_family(entry) for entry in document["family"])
+    names = [family.name for family in families]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise ResizePosError(f"families: {sorted(repeated)[0]!r} is defined twice.")
+    return families
+
+
+def family_named(name: str) -> Family:
+    """Look a family up, for `--family`."""
+    for family in known_families():
+        if family.name == name:
+            return family
+    raise UsageError(
+        f"no family is called {name!r}.", hint="`resize-pos families` lists every known one."
+    )
+
+
+def custom_family(pattern: str, axes: str) -> Family:
+    """Make a family from `--pattern` and `--axes`, for a table that no family knows."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--pattern {pattern!r} is not a regular expression: {error}.") from None
+    return Family(
+        name="custom",
+        title="given by --pattern and --axes",
+        role=Role.ABSOLUTE,
+        key=f".*(?:{pattern}).*",
+        axes=(Layout.parse(axes),),
+        prefix=(Owner(0, ()), Owner(1, ())),
+        source="the command line",
+    )
+
+
+_REQUIRED = frozenset({"name", "title", "role", "key", "axes", "source"})
+_OWNERS = frozenset({"prefix", "suffix"})
+_NAMES = frozenset({"patch", "requires", "absent"})
+_OPTIONAL = _OWNERS | _NAMES | {"follows", "convention"}
+
+
+def _family(entry: Mapping[str, Any]) -> Family:
+    name = entry.get("name", "?")
+    unknown = set(entry) - _REQUIRED - _OPTIONAL
+    missing = _REQUIRED - set(entry)
+    if unknown or missing:
+        raise ResizePosError(
+            f"families: {name!r} has unknown keys {sorted(unknown)} and lacks {sorted(missing)}."
+        )
+    try:
+        _compiled(entry["key"])
+        role = Role(entry["role"])
+        values: dict[str, Any] = {key: entry[key] for key in ("name", "title", "key", "source")}
+        values |= {key: tuple(map(Owner.parse, entry[key])) for key in _OWNERS & set(entry)}
+        values |= {key: tuple(entry[key]) for key in _NAMES & set(entry)}
+        values["axes"] = tuple(map(Layout.parse, entry["axes"]))
+        values["follows"] = entry.get("follows")
+        values["convention"] = _convention(role, entry.get("convention"))
+    except (ResizePosError, ValueError, re.error) as error:
+        raise ResizePosError(f"families: {name!r}: {error}") from error
+    return Family(role=role, **values)
+
+
+def _convention(role: Role, name: str | None) -> Convention | None:
+    table = {Role.ABSOLUTE: CONVENTIONS, Role.RELATIVE: RELATIVE_CONVENTIONS, Role.SEQUENCE: {}}
+    if name is None and role is Role.SEQUENCE:
+        return None
+    if name is None or name not in table[role]:
+        raise ValueError(f"no convention {name!r} for {role} tables")
+    return table[role][name]

@@ -1,0 +1,68 @@
+"""The record that a converted file carries of its own conversion, and what it tells a reader."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from resize_pos._version import __version__
+from resize_pos.geometry import Grid
+from resize_pos.infer import Geometry
+from resize_pos.plan import Plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEY = "resize_pos"
+
+
+def record(plan: Plan, tables: Mapping[str, NDArray[Any]]) -> Mapping[str, str]:
+    """Make the metadata entry for a plan; `tables` are the source's arrays, for the digest."""
+    steps = plan.changes
+    document = {
+        "version": __version__,
+        "from": str(plan.from_size) if plan.from_size else None,
+        "to": str(plan.to_size) if plan.to_size else None,
+        "method": sorted({str(step.operation) for step in steps}),
+        "tables": {
+            step.table.name: {
+                "from": [step.table.grid.height, step.table.grid.width],
+                "to": [step.target.height, step.target.width],
+                "prefix": step.table.prefix,
+                "suffix": step.table.suffix,
+            }
+            for step in steps
+        },
+        "source": digest(tables),
+    }
+    return {KEY: json.dumps(document, separators=(",", ":"))}
+
+
+def digest(tables: Mapping[str, NDArray[Any]]) -> str:
+    """Hash the source tables, names and shapes included, independent of their order."""
+    total = hashlib.sha256()
+    for name in sorted(tables):
+        array = tables[name]
+        total.update(f"{name}\0{array.dtype.name}\0{array.shape}\0".encode())
+        total.update(array.tobytes())
+    return f"sha256:{total.hexdigest()}"
+
+
+def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
+    """Read back the grids that an earlier conversion recorded; anything malformed says nothing."""
+    try:
+        document = json.loads(metadata.get(KEY, "{}"))
+        tables = document["tables"].items()
+        return {
+            str(name): Geometry(
+                int(entry["prefix"]),
+                Grid(int(entry["to"][0]), int(entry["to"][1])),
+                int(entry["suffix"]),
+                ("recorded in the file by an earlier conversion",),
+            )
+            for name, entry in tables
+        }
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return {}

@@ -1,0 +1,123 @@
+"""The report as one JSON document, schema `resize-pos/report/1`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from resize_pos._version import __version__
+from resize_pos.conventions import CONVENTIONS
+from resize_pos.families import Role
+from resize_pos.geometry import Grid
+from resize_pos.report.value import Report, TableReport
+from resize_pos.request import Request
+from resize_pos.tables import PositionTable, Step, stored_grid
+
+SCHEMA = "resize-pos/report/1"
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """Give the report as plain data, in the order of the contract."""
+    fine_tune = report.fine_tune
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "source": str(report.source),
+        "output": None if report.output is None else str(report.output),
+        "status": report.status.value,
+        "request": request_document(report.plan.request),
+        "tables": [_table_report(table) for table in report.tables],
+        "copied": {"tensors": report.copied.tensors, "bytes": report.copied.bytes},
+        "config_edits": [],
+        "checks": [
+            {"name": c.name, "level": c.level.value, "detail": c.detail} for c in report.checks
+        ],
+        "verdict": report.verdict.value,
+        "fine_tune": {
+            "parameters": list(fine_tune.parameters),
+            "suggestion": fine_tune.suggestion,
+        },
+        "sha256": report.sha256,
+        "seconds": round(report.seconds, 4),
+    }
+
+
+def report_json(report: Report) -> str:
+    """Write the document out."""
+    return json.dumps(report_document(report), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def request_document(request: Request) -> dict[str, Any]:
+    """Give the request as plain data; what was not asked for is null."""
+    sizes = {
+        "to": request.to_size,
+        "to_grid": request.to_grid,
+        "from": request.from_size,
+        "from_grid": request.from_grid,
+        "patch": request.patch,
+    }
+    return {
+        **{key: None if v is None else [v.height, v.width] for key, v in sizes.items()},
+        "prefix": request.prefix,
+        "suffix": request.suffix,
+        "family": request.family,
+        "pattern": request.pattern,
+        "axes": request.axes,
+        "like": request.like,
+        "method": request.resampling.method.value,
+        "antialias": request.resampling.antialias,
+    }
+
+
+def table_document(table: PositionTable) -> dict[str, Any]:
+    """Give a located table as plain data; shared by the report and `inspect`."""
+    return {
+        "name": table.name,
+        "family": table.family.name,
+        "kind": table.role.value,
+        "dtype": table.tensor.dtype,
+        "from": _extent(table, table.grid, table.tensor.shape),
+        "prefix": table.prefix,
+        "suffix": table.suffix,
+        "patch": None if table.patch is None else [table.patch.height, table.patch.width],
+        "evidence": list(table.evidence),
+    }
+
+
+def _table_report(report: TableReport) -> dict[str, Any]:
+    step = report.step
+    resampling = None if step.operation is None else step.operation.resampling
+    described = table_document(step.table)
+    evidence = described.pop("evidence")
+    return {
+        **described,
+        "action": step.action.value,
+        "to": _extent(step.table, step.target, step.target_shape),
+        "method": None if resampling is None else resampling.method.value,
+        "antialias": None if resampling is None else resampling.antialias,
+        "convention": _convention(step),
+        "own_convention": step.own_convention,
+        "reason": step.reason,
+        "evidence": evidence,
+        "measures": dict(report.measures),
+        "checks": [
+            {"name": c.name, "level": c.level.value, "detail": c.detail} for c in report.checks
+        ],
+    }
+
+
+def _convention(step: Step) -> str | None:
+    """Name a library that does exactly this; the family's own one before the others."""
+    own = step.table.family.convention
+    known = [own, *CONVENTIONS.values()] if own is not None else list(CONVENTIONS.values())
+    return next(
+        (c.name for c in known if step.operation and c.resampling == step.operation.resampling),
+        None,
+    )
+
+
+def _extent(table: PositionTable, grid: Grid, shape: tuple[int, ...]) -> dict[str, Any]:
+    rows = table.prefix + stored_grid(table.role, grid).cells + table.suffix
+    if table.role is Role.SEQUENCE:
+        return {"length": grid.width, "rows": rows, "shape": list(shape)}
+    return {"grid": [grid.height, grid.width], "rows": rows, "shape": list(shape)}

@@ -1,0 +1,34 @@
+"""Write a report to files, in the format that each file's suffix names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from resize_pos.errors import OutputError, UsageError
+from resize_pos.report.as_json import report_json
+from resize_pos.report.value import Report
+
+_WRITERS: Mapping[str, Callable[[Report], str]] = {".json": report_json}
+
+
+def require_report_targets(paths: Iterable[Path]) -> None:
+    """Refuse an unknown suffix or a missing folder before any work is done."""
+    for path in paths:
+        if path.suffix.lower() not in _WRITERS:
+            raise UsageError(
+                f"--report {path}: a report is written as {', '.join(_WRITERS)}.",
+                hint=f"name it {path.stem or 'report'}.json",
+            )
+        if not path.parent.is_dir():
+            raise OutputError(f"--report {path}: the folder {path.parent} does not exist.")
+
+
+def write_reports(report: Report, paths: Iterable[Path]) -> None:
+    """Write every report that was asked for."""
+    for path in paths:
+        text = _WRITERS[path.suffix.lower()](report)
+        try:
+            path.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"--report {path}: {error.strerror}.") from error

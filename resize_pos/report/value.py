@@ -1,0 +1,77 @@
+"""The `Report`: what was planned, done, measured and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from resize_pos.containers.base import Copied
+from resize_pos.plan import Plan
+from resize_pos.tables import Action, Step
+from resize_pos.verdict import Check, Level, worst
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    PLANNED = "planned"
+    RESIZED = "resized"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One step with what was measured on its result."""
+
+    step: Step
+    measures: Mapping[str, float] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FineTune:
+    """Which parameters were interpolated, and what to do about it."""
+
+    parameters: tuple[str, ...]
+    suggestion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything there is to say about one run."""
+
+    source: Path
+    output: Path | None  # None: nothing was or would be written
+    status: Status
+    plan: Plan
+    tables: tuple[TableReport, ...]
+    copied: Copied
+    seconds: float
+    sha256: str | None = None  # of the output; only computed when a document is asked for
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Every check of every table."""
+        return tuple(check for table in self.tables for check in table.checks)
+
+    @property
+    def verdict(self) -> Level:
+        """The most severe check."""
+        return worst(self.checks)
+
+    @property
+    def fine_tune(self) -> FineTune:
+        """Advice for what comes next."""
+        names = tuple(t.step.table.name for t in self.tables if t.step.action is Action.RESIZE)
+        if not names:
+            return FineTune((), "nothing was interpolated; no fine-tuning is needed.")
+        return FineTune(
+            names, "fine-tune at the new resolution; interpolation is a starting point."
+        )
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """0 done; 3 when a check failed, or when `strict` meets a warning."""
+        refused = (Level.WARN, Level.FAIL) if strict else (Level.FAIL,)
+        return 3 if self.verdict in refused else 0

@@ -1,0 +1,110 @@
+"""What the user asks for, parsed and checked once; the same value serves the CLI and the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resize_pos.conventions import CONVENTIONS, DEFAULT, Method, Resampling
+from resize_pos.errors import UsageError
+from resize_pos.geometry import Grid, Size
+
+SizeLike = int | str | tuple[int, int] | Size
+GridLike = int | str | tuple[int, int] | Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A transfer: where to, what is stated about the source, and how to resample."""
+
+    to_size: Size | None = None
+    to_grid: Grid | None = None
+    from_size: Size | None = None
+    from_grid: Grid | None = None
+    patch: Size | None = None
+    prefix: int | None = None
+    suffix: int | None = None
+    family: str | None = None
+    pattern: str | None = None
+    axes: str | None = None
+    like: str | None = None
+    resampling: Resampling = DEFAULT.resampling
+
+    @classmethod
+    def make(
+        cls,
+        *,
+        to: SizeLike | None = None,
+        to_grid: GridLike | None = None,
+        from_: SizeLike | None = None,
+        from_grid: GridLike | None = None,
+        patch: SizeLike | None = None,
+        prefix: int | None = None,
+        suffix: int | None = None,
+        family: str | None = None,
+        pattern: str | None = None,
+        axes: str | None = None,
+        method: str | None = None,
+        antialias: bool | None = None,
+        like: str | None = None,
+    ) -> Request:
+        """Read loosely typed options; refuse what is malformed or contradicts itself."""
+        _exclusive(("--to", to), ("--to-grid", to_grid))
+        _exclusive(("--from", from_), ("--from-grid", from_grid))
+        _exclusive(("--family", family), ("--pattern", pattern))
+        if (pattern is None) != (axes is None):
+            raise UsageError(
+                "--pattern and --axes belong together.",
+                hint="for example: --pattern 'my_pos$' --axes '1 (p h w s) d'",
+            )
+        for name, count in (("--prefix", prefix), ("--suffix", suffix)):
+            if count is not None and count < 0:
+                raise UsageError(f"{name} {count} is negative; it counts rows.")
+        return cls(
+            to_size=None if to is None else Size.parse(to, "--to"),
+            to_grid=None if to_grid is None else Grid.parse(to_grid, "--to-grid"),
+            from_size=None if from_ is None else Size.parse(from_, "--from"),
+            from_grid=None if from_grid is None else Grid.parse(from_grid, "--from-grid"),
+            patch=None if patch is None else Size.parse(patch, "--patch"),
+            prefix=prefix,
+            suffix=suffix,
+            family=family,
+            pattern=pattern,
+            axes=axes,
+            like=like,
+            resampling=choose_resampling(method, antialias, like),
+        )
+
+
+def choose_resampling(
+    method: str | None = None, antialias: bool | None = None, like: str | None = None
+) -> Resampling:
+    """Combine `--method`, `--antialias` and `--like`; the default is bicubic with antialias."""
+    if like is not None:
+        if method is not None or antialias is not None:
+            raise UsageError(
+                "--like fixes the method and the antialiasing; it excludes --method and "
+                "--antialias.",
+            )
+        if like not in CONVENTIONS:
+            raise UsageError(
+                f"--like {like!r} is not a known convention.",
+                hint=f"known ones: {', '.join(CONVENTIONS)}.",
+            )
+        return CONVENTIONS[like].resampling
+    try:
+        chosen = Method(method) if method is not None else DEFAULT.resampling.method
+    except ValueError:
+        raise UsageError(
+            f"--method {method!r} is not known.", hint=f"use one of {', '.join(Method)}."
+        ) from None
+    if chosen is Method.NEAREST:
+        if antialias:
+            raise UsageError("--antialias has no meaning with --method nearest.")
+        return Resampling(chosen, antialias=False)
+    return Resampling(chosen, antialias=True if antialias is None else antialias)
+
+
+def _exclusive(*flags: tuple[str, object]) -> None:
+    given = [name for name, value in flags if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other; pass one of them.")

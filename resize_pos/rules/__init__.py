@@ -1,0 +1,16 @@
+"""One rule per role: how such a table's geometry is settled, and what a request makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from resize_pos.families import Role
+from resize_pos.rules import absolute, relative, sequence
+from resize_pos.rules.base import Rule
+
+# In the order in which they are applied: a relative table follows an absolute one.
+RULES: Mapping[Role, Rule] = {
+    Role.ABSOLUTE: Rule(absolute.settle_table, absolute.plan_step),
+    Role.SEQUENCE: Rule(sequence.settle_table, sequence.plan_step),
+    Role.RELATIVE: Rule(relative.settle_table, relative.plan_step),
+}

@@ -1,0 +1,47 @@
+"""What a rule is given: a matched tensor, everything around it, and the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.configs import ConfigSize
+from resize_pos.families import Family
+from resize_pos.infer import Geometry
+from resize_pos.layout import Layout
+from resize_pos.request import Request
+from resize_pos.tables import PositionTable, Step
+from resize_pos.tensors import TensorInfo
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A tensor whose name, siblings and shape fit a family."""
+
+    tensor: TensorInfo
+    family: Family
+    stem: str
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Every evidence there is besides the tensor itself."""
+
+    tensors: Mapping[str, TensorInfo]
+    request: Request
+    configs: Sequence[ConfigSize] = ()
+    known: Mapping[str, Geometry] = field(default_factory=dict)  # recorded in the file itself
+    read: Callable[[str], NDArray[Any]] | None = None  # values, for what names leave open
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one role is settled and planned. Both look at what earlier roles came to."""
+
+    settle: Callable[[Match, Surroundings, Mapping[str, PositionTable]], PositionTable]
+    plan: Callable[[PositionTable, Request, Mapping[str, Step]], Step]

@@ -1,0 +1,98 @@
+"""The values between locating and executing: position tables, and the steps planned for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from resize_pos.errors import GeometryError
+from resize_pos.families import Family, Role
+from resize_pos.geometry import Grid, Size
+from resize_pos.layout import Layout
+from resize_pos.operations import Operation
+from resize_pos.tensors import TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PositionTable:
+    """A position tensor, what it is, and how its rows are to be read."""
+
+    tensor: TensorInfo
+    family: Family
+    stem: str  # what stands before the family's key in the name: the tower it belongs to
+    layout: Layout
+    grid: Grid  # patches; for a relative table the window whose offsets it holds
+    prefix: int = 0
+    suffix: int = 0
+    patch: Size | None = None
+    evidence: tuple[str, ...] = ()
+    follows: str | None = None  # the absolute table whose grid this one shares
+
+    @property
+    def name(self) -> str:
+        """The tensor's name."""
+        return self.tensor.name
+
+    @property
+    def role(self) -> Role:
+        """What its rows stand for."""
+        return self.family.role
+
+
+class Action(StrEnum):
+    """What happens to a table."""
+
+    RESIZE = "resize"  # its values are interpolated
+    REGENERATE = "regenerate"  # its values are computed anew from their formula
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One table and what is to become of it."""
+
+    table: PositionTable
+    action: Action
+    target: Grid
+    target_shape: tuple[int, ...]
+    operation: Operation | None  # None: the bytes are kept
+    reason: str
+    own_convention: str | None = None  # the family's own, where it differs from what is done
+
+
+def stored_grid(role: Role, grid: Grid) -> Grid:
+    """Give the grid as stored: cells, or the offsets −(n−1) … n−1 of a relative table's window."""
+    if role is not Role.RELATIVE:
+        return grid
+    return Grid(2 * grid.height - 1, 2 * grid.width - 1)
+
+
+def keep(table: PositionTable, reason: str) -> Step:
+    """Plan to leave a table as it is."""
+    return Step(table, Action.KEEP, table.grid, table.tensor.shape, None, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A tensor that is a table for certain, but whose geometry needs a word from the user."""
+
+    tensor: TensorInfo
+    family: Family
+    error: GeometryError
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A tensor that sounds like a position table and was not taken for one."""
+
+    tensor: TensorInfo
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Everything that a look at names and shapes found."""
+
+    tables: tuple[PositionTable, ...]
+    unsettled: tuple[Unsettled, ...]
+    near_misses: tuple[NearMiss, ...]

@@ -1,0 +1,83 @@
+"""Hold an output against its plan and its source, before anybody else sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.containers.base import Container
+from resize_pos.errors import OutputError, TableError
+from resize_pos.families import Role
+from resize_pos.locate import locate_tables
+from resize_pos.plan import Plan, make_plan
+from resize_pos.provenance import recorded_geometry
+from resize_pos.rules.base import Surroundings
+from resize_pos.tables import Step
+from resize_pos.tensors import TensorInfo
+
+
+def require_finite(name: str, array: NDArray[Any], where: str) -> None:
+    """Refuse NaN and Inf, with a count and the first place."""
+    bad = ~np.isfinite(array.astype(np.float64, copy=False))
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise TableError(
+            f"{where}: {name} holds {int(bad.sum())} values that are NaN or Inf, the first at "
+            f"{list(first)}.",
+            hint="the checkpoint is damaged or diverged in training; nothing was written.",
+        )
+
+
+def check_output(
+    output: Container, source: Container, plan: Plan, tables: Mapping[str, NDArray[Any]]
+) -> None:
+    """Check what was written: same tensors, shapes as planned, tables sound, nothing left to do."""
+    _check_shapes(output.tensors, source.tensors, plan)
+    for step in plan.changes:
+        array = output.read(step.table.name)
+        require_finite(step.table.name, array, "the output")
+        _check_kept_rows(step, tables[step.table.name], array)
+    request = plan.request
+    again = replace(
+        request,
+        from_size=plan.to_size if request.from_size else None,
+        from_grid=None,
+    )
+    around = Surroundings(output.tensors, again, known=recorded_geometry(output.metadata))
+    left = make_plan(locate_tables(around), again).changes
+    if left:
+        raise OutputError(
+            f"the output would be resized again: {left[0].table.name} reads as "
+            f"{left[0].table.grid}, not {left[0].target}; nothing was kept."
+        )
+
+
+def _check_shapes(
+    output: Mapping[str, TensorInfo], source: Mapping[str, TensorInfo], plan: Plan
+) -> None:
+    planned = {step.table.name: step.target_shape for step in plan.changes}
+    expected = [
+        TensorInfo(info.name, planned.get(info.name, info.shape), info.dtype)
+        for info in source.values()
+    ]
+    if expected != list(output.values()):
+        wrong = next(
+            (pair for pair in zip(expected, output.values(), strict=False) if pair[0] != pair[1]),
+            (len(expected), len(output)),
+        )
+        raise OutputError(f"the output is not as planned: expected {wrong[0]}, found {wrong[1]}.")
+
+
+def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
+    table = step.table
+    if table.role is Role.RELATIVE:
+        return
+    old = table.layout.unfold(before, table.prefix, table.grid, table.suffix)
+    new = table.layout.unfold(after, table.prefix, step.target, table.suffix)
+    for kept, written in ((old.prefix, new.prefix), (old.suffix, new.suffix)):
+        if kept.tobytes() != written.tobytes():
+            raise OutputError(f"{table.name}: prefix or suffix rows were not kept bit for bit.")
