@@ -13,7 +13,7 @@ from resize_pos.configs import read_config_sizes
 from resize_pos.containers import open_container
 from resize_pos.containers.base import Container, Copied
 from resize_pos.containers.splice import CopyRange, write_spliced
-from resize_pos.containers.staging import _require_free, require_space, require_writable, staged
+from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import OutputError, ResizePosError
 from resize_pos.locate import locate_tables
 from resize_pos.plan import Plan, default_output, make_plan
@@ -67,7 +67,7 @@ def run(job: Job) -> Report:
     if output is not None:
         _require_other_file(job.source, output)
         require_writable(output.parent)
-        _require_free(output, force=job.force)
+        require_absent(output, force=job.force)
     status = Status.UNCHANGED
     tables = tuple(TableReport(step) for step in plan.steps)
     copied = Copied(len(container.tensors) - len(plan.changes), 0)
