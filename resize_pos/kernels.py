@@ -1,7 +1,7 @@
 """Every 1-D resampling as a small float64 matrix: rows are target, columns source positions.
 
 Coordinates are rationals of small integers, so they are formed in exact integer arithmetic and
-rounded once; the weights agree with `torch.nn.functional.interpolate` in float64 to about 1e-15.
+rounded once; the weights agree with `torch.nn.functional.interpolate` in float64 to about 1e-14.
 Only elementwise multiplications and additions in a fixed order are used, never BLAS: the result is
 the same bytes on every machine, and no threads are started.
 """

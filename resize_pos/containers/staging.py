@@ -1,0 +1,161 @@
+"""The target appears whole or not at all: written beside its place, then renamed into it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from resize_pos.errors import OutputError
+
+PART_SUFFIX = ".resize-pos-part"
+
+_LONGEST_STEM = 200  # bytes; with dot, random part and suffix it stays below the usual 255
+
+_REASONS: dict[int, tuple[str, str | None]] = {
+    errno.EACCES: ("permission denied", "Choose a folder you may write to with -o."),
+    errno.EPERM: ("permission denied", "Choose a folder you may write to with -o."),
+    errno.EROFS: ("the file system is read-only", "Choose another folder with -o."),
+    errno.ENOSPC: (
+        "no space left on the device",
+        "Free some space, or choose another disk with -o.",
+    ),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space, or choose another disk with -o."),
+    errno.EFBIG: ("the file system allows no file this large", "Choose another disk with -o."),
+    errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter name with -o."),
+    errno.ENOENT: ("no such file or folder", None),
+    errno.ENOTDIR: ("a part of the path is not a folder", None),
+}
+
+
+def output_error(path: Path, error: OSError) -> OutputError:
+    """Put into words why the system refused to write `path`."""
+    words = error.strerror or str(error) or type(error).__name__
+    reason, hint = _REASONS.get(error.errno or 0, (words, None))
+    return OutputError(f"{path}: cannot be written: {reason}.", hint)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that is missing, is no folder, or in which no file can be made."""
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        raise OutputError(
+            f"{folder}: no such folder.", f"Create it first: mkdir -p {folder}"
+        ) from None
+    except OSError as error:
+        raise output_error(folder, error) from error
+    if not stat.S_ISDIR(mode):
+        raise OutputError(f"{folder}: not a folder.", "Name a file inside a folder with -o.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"{folder}: the folder is not writable.", "Choose a folder you may write to with -o."
+        )
+
+
+def require_absent(target: Path, *, force: bool) -> bool:
+    """Refuse a target that exists, unless `force`; tell whether one would be replaced.
+
+    A folder or a device is refused in any case.
+    """
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise output_error(target, error) from error
+    if stat.S_ISDIR(mode):
+        raise OutputError(f"{target}: is a folder.", "Name a file inside it with -o.")
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise OutputError(f"{target}: is not a regular file.", "Name another file with -o.")
+    if not force:
+        raise OutputError(
+            f"{target}: already exists.", "Pass --force to replace it, or name another with -o."
+        )
+    return True
+
+
+def require_space(folder: Path, needed_bytes: int) -> None:
+    """Refuse to start what the disk cannot hold."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError as error:
+        raise output_error(folder, error) from error
+    # A file system without a size limit reports a total of 0.
+    if usage.total and usage.free < needed_bytes:
+        raise OutputError(
+            f"{folder}: {_human(needed_bytes)} are needed but only {_human(usage.free)} are free.",
+            "Free some space, or choose another disk with -o.",
+        )
+
+
+@contextlib.contextmanager
+def staged(target: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a fresh path beside `target`; rename it there on success, remove it on any failure.
+
+    An existing target is refused unless `force`; then it is replaced in one step, and only after
+    the new bytes have reached the disk. A folder or a device is never replaced.
+    """
+    require_writable(target.parent)
+    require_absent(target, force=force)
+    stage = _stage_path(target)
+    try:
+        yield stage
+        replaces = require_absent(target, force=force)
+        if replaces and stage.is_file():
+            _sync(stage)
+        # Where the system has a rename that refuses to overwrite (Windows), it is the one used.
+        (stage.replace if force else stage.rename)(target)
+    except BaseException as error:
+        _remove(stage)
+        if isinstance(error, OutputError) and stage.name in error.message:
+            # Nobody can look up a name that is gone; the target is what was asked for.
+            message = error.message.replace(stage.name, target.name)
+            raise OutputError(message, error.hint) from error
+        if isinstance(error, OSError) and error.filename in (None, str(stage), stage):
+            raise output_error(target, error) from error
+        raise
+    if replaces:
+        # The rename is done: a file system that cannot sync a folder is no reason to fail.
+        with contextlib.suppress(OSError):
+            _sync(target.parent)
+
+
+def _stage_path(target: Path) -> Path:
+    stem = os.fsencode(target.name)[:_LONGEST_STEM].decode("utf-8", "ignore")
+    while True:
+        stage = target.with_name(f".{stem}.{secrets.token_hex(4)}{PART_SUFFIX}")
+        if not os.path.lexists(stage):
+            return stage
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(stage: Path) -> None:
+    with contextlib.suppress(OSError):
+        if stage.is_dir() and not stage.is_symlink():
+            shutil.rmtree(stage, ignore_errors=True)
+        else:
+            stage.unlink(missing_ok=True)
+
+
+def _human(count: int) -> str:
+    if count < 1000:
+        return f"{count} bytes"
+    size = float(count)
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"

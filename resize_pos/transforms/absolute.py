@@ -1,0 +1,134 @@
+"""Absolute position tables: resample the grid, keep every other row bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.conventions import Resampling
+from resize_pos.errors import GeometryError, TableError
+from resize_pos.geometry import Grid
+from resize_pos.kernels import apply, operator
+from resize_pos.layout import Layout, Unfolded
+from resize_pos.tensors import DTYPES
+
+_FLOATING = {dtype.numpy for dtype in DTYPES.values() if dtype.floating}
+_BLOCK = 1 << 16  # elements rounded at a time
+
+
+def resize_grid(
+    grid: NDArray[np.float64], target: Grid, resampling: Resampling, device: str = "cpu"
+) -> NDArray[np.float64]:
+    """Resample a (copies, h, w, d) grid to `target`, one matrix per axis, in float64."""
+    if device != "cpu":
+        from resize_pos.transforms.device import resize_grid_on, resolve_device
+
+        return resize_grid_on(grid, target, resampling, resolve_device(device))
+    for axis in axis_order(Grid(*grid.shape[1:3]), target):
+        length = target.height if axis == 1 else target.width
+        along = operator(grid.shape[axis], length, resampling)
+        if not along.is_identity:
+            grid = apply(along, grid, axis)
+    return grid
+
+
+def axis_order(source: Grid, target: Grid) -> tuple[int, int]:
+    """Tell which axis of a (copies, h, w, d) grid to resample first: the one that grows less."""
+    height_first = target.height * source.width <= target.width * source.height
+    return (1, 2) if height_first else (2, 1)
+
+
+def resize_absolute(
+    array: NDArray[Any],
+    layout: Layout,
+    prefix: int,
+    source: Grid,
+    suffix: int,
+    target: Grid,
+    resampling: Resampling,
+    device: str = "cpu",
+) -> NDArray[Any]:
+    """Resize a stored table to `target`, in its own layout and dtype; the same grid is a no-op."""
+    _check_geometry(array.shape, layout, prefix, source, suffix)
+    if source == target:
+        return array
+    parts = layout.unfold(array, prefix, source, suffix)
+    grid = resize_grid(widen(parts.grid), target, resampling, device)
+    resized = Unfolded(parts.prefix, round_once(grid, array.dtype), parts.suffix)
+    return layout.fold(resized, array.shape).astype(array.dtype, copy=False)
+
+
+def widen(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Give the values of a stored table as contiguous float64; refuse what cannot be resampled."""
+    if array.dtype.name not in _FLOATING:
+        raise TableError(
+            f"a table of {array.dtype.name} cannot be interpolated: only floating-point ones can.",
+            hint="dequantise it first, or leave this tensor out.",
+        )
+    with np.errstate(invalid="ignore"):  # a signalling NaN is counted below like any other
+        wide = np.ascontiguousarray(array, dtype=np.float64)
+    broken = wide.size - int(np.count_nonzero(np.isfinite(wide)))
+    if broken:
+        raise TableError(
+            f"{broken} of {wide.size} values are NaN or infinite; interpolation would spread them."
+        )
+    return wide
+
+
+def round_once(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Round float64 values to the nearest (ties to even) of a stored dtype, in one step."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    rounded = np.empty(flat.shape, dtype)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        with np.errstate(over="ignore", invalid="ignore"):
+            stored = (block if _is_native(dtype) else _round_to_odd(block)).astype(dtype)
+        if not np.all(np.isfinite(stored)):
+            raise _overflow(values, dtype)
+        rounded[start : start + _BLOCK] = stored
+    return rounded.reshape(values.shape)
+
+
+def _is_native(dtype: np.dtype[Any]) -> bool:
+    return dtype.type in (np.float64, np.float32, np.float16)
+
+
+def _round_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to float32 so that a second rounding, to a narrower type, cannot go wrong.
+
+    ml_dtypes converts float64 by way of float32, and two roundings to nearest are not one: what is
+    just above the middle between two bfloat16 values becomes the middle, and then goes to the even
+    one. Cutting off and setting the last bit wherever something was lost keeps it off the middle.
+    """
+    single = values.astype(np.float32)
+    error = single.astype(np.float64) - values
+    bits = single.view(np.uint32)
+    bits -= (error * np.sign(values) > 0).astype(np.uint32)  # towards zero
+    bits |= (error != 0).astype(np.uint32)
+    return single
+
+
+def _overflow(values: NDArray[np.float64], dtype: np.dtype[Any]) -> TableError:
+    from ml_dtypes import finfo
+
+    low, high, largest = float(values.min()), float(values.max()), float(finfo(dtype).max)
+    return TableError(
+        f"resized values span {low:.6g} … {high:.6g}, beyond the ±{largest:g} of {dtype.name}.",
+        hint="bicubic overshoots at edges; --method bilinear stays within the source's range.",
+    )
+
+
+def _check_geometry(
+    shape: tuple[int, ...], layout: Layout, prefix: int, source: Grid, suffix: int
+) -> None:
+    reason = layout.mismatch(shape)
+    if reason is None:
+        rows, stated = layout.rows(shape), layout.grid(shape)
+        if rows != prefix + source.cells + suffix:
+            reason = f"{rows} rows, not {prefix} + {source.height}·{source.width} + {suffix}"
+        elif stated is not None and stated != source:
+            reason = f"its shape states the grid {stated}, not {source}"
+    if reason is not None:
+        raise GeometryError(f"a table of shape {list(shape)} does not fit: {reason}.")

@@ -1,0 +1,31 @@
+"""Shared set-up of the test suite."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def _declare_torchvision_operators() -> None:
+    """Let torchvision, and with it timm, be imported beside a torch its binary does not fit.
+
+    The registry's torchvision cannot load its compiled operators beside a CPU build of torch, and
+    then fails at import because two of them are not declared. Nothing under test calls them.
+    """
+    spec = find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return
+    import torch
+
+    for compiled in Path(spec.origin).parent.glob("_C.*"):
+        try:
+            torch.ops.load_library(compiled)  # type: ignore[no-untyped-call]
+        except (ImportError, OSError):
+            continue
+        return
+    for operator in ("nms", "qnms"):
+        signature = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define(f"torchvision::{operator}", signature)
+
+
+_declare_torchvision_operators()
