@@ -34,6 +34,7 @@ class Hypothesis:
     grid: Grid
     reason: str
     binding: bool = False
+    size: Size | None = None  # pixels, where only the user's word gives the patch size
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,13 @@ def _disagreement(
         return GeometryError(message, hint="state the grid in the file with --from-grid HxW.")
     prefix, square, suffix = squares[0]
     truth = _sum(prefix, square, suffix)
+    size = hypothesis.size
+    if size is not None and not (size.height % square.height or size.width % square.width):
+        other = Size(size.height // square.height, size.width // square.width)
+        return GeometryError(
+            message,
+            hint=f"{truth} fits {size} px at patch {other}; pass --patch {other}, or drop --from.",
+        )
     if patch is not None:
         truth += f" is a {square.pixels(patch)} px / patch {patch} checkpoint"
     return GeometryError(message, hint=f"{truth}; drop --from, or correct it.")

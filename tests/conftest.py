@@ -5,6 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
+from tests.builders import vit, write_safetensors
+
 
 def _declare_torchvision_operators() -> None:
     """Let torchvision, and with it timm, be imported beside a torch its binary does not fit.
@@ -29,3 +33,9 @@ def _declare_torchvision_operators() -> None:
 
 
 _declare_torchvision_operators()
+
+
+@pytest.fixture
+def vit_file(tmp_path: Path) -> Path:
+    """A small timm-like checkpoint: a 4×4 grid and a cls row at patch 16, so 64 px."""
+    return write_safetensors(tmp_path / "vit.safetensors", vit(), {"format": "pt"})

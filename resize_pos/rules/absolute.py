@@ -109,7 +109,7 @@ def _hypotheses(name: str, patch: Size | None, around: Surroundings) -> Iterator
     if request.from_grid is not None:
         yield Hypothesis(request.from_grid, f"--from-grid {request.from_grid}", binding=True)
     if request.from_size is not None and patch is not None:
-        yield _from_size(name, request.from_size, patch)
+        yield _from_size(name, request.from_size, patch, stated=request.patch is not None)
     if name in around.known:
         yield Hypothesis(around.known[name].grid, "; ".join(around.known[name].evidence))
     for config in around.configs:
@@ -120,9 +120,11 @@ def _hypotheses(name: str, patch: Size | None, around: Surroundings) -> Iterator
         yield Hypothesis(grid_of(config.size, step), reason)
 
 
-def _from_size(name: str, size: Size, patch: Size) -> Hypothesis:
+def _from_size(name: str, size: Size, patch: Size, *, stated: bool) -> Hypothesis:
+    reason = f"{size} px at patch {patch}"
     try:
-        return Hypothesis(grid_of(size, patch), f"{size} px at patch {patch}", binding=True)
+        grid = grid_of(size, patch)
+        return Hypothesis(grid, reason, binding=True, size=size if stated else None)
     except GeometryError as error:
         raise GeometryError(f"{name}: --from {error.message}", hint=error.hint) from None
 

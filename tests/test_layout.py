@@ -1,0 +1,109 @@
+"""Axis patterns: what they read off a shape, and that unfolding and folding are inverse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resize_pos.errors import UsageError
+from resize_pos.geometry import Grid
+from resize_pos.layout import Layout, Unfolded
+
+# pattern, the stored shape of a 3×5 grid with 2 prefix rows, 1 suffix row and 4 channels
+FLAT = [
+    ("1 (p h w s) d", (1, 18, 4)),
+    ("(p h w s) d", (18, 4)),
+    ("d (p h w s)", (4, 18)),
+    ("n 1 (p h w s) d", (6, 1, 18, 4)),
+]
+STORED = [
+    ("1 h w d", (1, 3, 5, 4)),
+    ("h w d", (3, 5, 4)),
+    ("1 d h w", (1, 4, 3, 5)),
+    ("n h w", (4, 3, 5)),
+]
+BAD = {
+    "1 (p h w s d": "not closed",
+    "1 ((h w) d": "do not nest",
+    "1 h h w d": "appears twice",
+    "1 d": "needs `h` and `w`",
+    "1 (w h) d": "a group is (h w)",
+    "1 (h p w) d": "a group is (h w)",
+    "1 (h w) (p s) d": "a group is",
+    "p h w d": "belong inside",
+    "1 w h d": "h comes before w",
+    "1 rows d": "`rows` is not an axis",
+    "h w l d": "needs `h` and `w`",
+    "": "needs `h` and `w`",
+}
+
+
+@pytest.mark.parametrize(("pattern", "shape"), FLAT)
+def test_a_flat_layout_counts_rows_and_leaves_the_grid_open(
+    pattern: str, shape: tuple[int, ...]
+) -> None:
+    layout = Layout.parse(pattern)
+    assert layout.mismatch(shape) is None
+    assert layout.rows(shape) == 18
+    assert layout.grid(shape) is None
+
+
+@pytest.mark.parametrize(("pattern", "shape"), STORED)
+def test_a_stored_grid_is_read_off_the_shape(pattern: str, shape: tuple[int, ...]) -> None:
+    layout = Layout.parse(pattern)
+    assert layout.mismatch(shape) is None
+    assert layout.grid(shape) == Grid(3, 5)
+
+
+@pytest.mark.parametrize(("pattern", "shape"), FLAT + STORED)
+def test_folding_undoes_unfolding(pattern: str, shape: tuple[int, ...]) -> None:
+    layout = Layout.parse(pattern)
+    prefix, suffix = (2, 1) if "p" in pattern else (0, 0)
+    array = np.random.default_rng(0).normal(size=shape)
+    parts = layout.unfold(array, prefix, Grid(3, 5), suffix)
+    assert parts.grid.shape[1:3] == (3, 5)
+    assert parts.prefix.shape[1] == prefix
+    np.testing.assert_array_equal(layout.fold(parts, shape), array)
+
+
+def test_rows_are_read_in_row_major_order() -> None:
+    array = np.arange(18.0).reshape(1, 18, 1)
+    parts = Layout.parse("1 (p h w s) d").unfold(array, 2, Grid(3, 5), 1)
+    np.testing.assert_array_equal(parts.prefix[0, :, 0], [0, 1])
+    np.testing.assert_array_equal(parts.grid[0, 0, :, 0], [2, 3, 4, 5, 6])
+    np.testing.assert_array_equal(parts.suffix[0, :, 0], [17])
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 3), st.integers(0, 3))
+def test_a_folded_table_has_the_shape_that_was_promised(
+    height: int, width: int, prefix: int, suffix: int
+) -> None:
+    layout, source, grid = Layout.parse("n (p h w s) d"), (2, 99, 4), Grid(height, width)
+    parts = Unfolded(
+        np.zeros((2, prefix, 4)), np.zeros((2, height, width, 4)), np.zeros((2, suffix, 4))
+    )
+    assert layout.fold(parts, source).shape == layout.shape(source, prefix, grid, suffix)
+
+
+def test_channels_first_is_transposed_both_ways() -> None:
+    array = np.arange(24.0).reshape(1, 2, 3, 4)
+    layout = Layout.parse("1 d h w")
+    parts = layout.unfold(array, 0, Grid(3, 4), 0)
+    np.testing.assert_array_equal(parts.grid[0, 1, 2], array[0, :, 1, 2])
+
+
+@pytest.mark.parametrize("pattern", BAD)
+def test_a_bad_pattern_says_what_is_wrong(pattern: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Layout.parse(pattern)
+    assert BAD[pattern] in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [((197, 8), "2 axes"), ((2, 197, 8), "axis 0 is 2"), ((1, 0, 8), "axis 1 is empty")],
+)
+def test_a_shape_that_does_not_fit_says_why(shape: tuple[int, ...], reason: str) -> None:
+    assert reason in str(Layout.parse("1 (p h w s) d").mismatch(shape))
