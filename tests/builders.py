@@ -24,7 +24,8 @@ def smooth(height: int, width: int, channels: int, seed: int = 0) -> NDArray[np.
     rows = np.linspace(0, 1, height)[:, None, None]
     columns = np.linspace(0, 1, width)[None, :, None]
     phase, tall, wide = rng.uniform(0, 6, channels), *rng.uniform(-4, 4, (2, channels))
-    return np.sin(phase + tall * rows + wide * columns).astype(np.float32)
+    values: NDArray[np.float64] = np.sin(phase + tall * rows + wide * columns)
+    return values.astype(np.float32)
 
 
 def flat(

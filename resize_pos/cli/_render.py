@@ -22,8 +22,14 @@ _STATUS_WORDS = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the one place that ends the program; rich would exit with 1 from here."""
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return _Console(highlight=False, soft_wrap=False)
 
 
 def show_report(report: Report, *, verbose: bool) -> None:
