@@ -1,0 +1,118 @@
+"""Run a command and take its wall time, peak memory and bytes moved."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TOOL = [sys.executable, "-m", "resize_pos"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run of a command cost."""
+
+    seconds: float
+    peak_rss: int  # bytes
+    read: int  # bytes handed to read-like calls, in-kernel copies included
+    written: int
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
+    """Run a command to its end; its output is thrown away, its failure is not."""
+    started = time.perf_counter()
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
+    )
+    assert child.stderr is not None
+    complaint = child.stderr.read()
+    # The dead child keeps its counters until it is waited for.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    seconds = time.perf_counter() - started
+    counters = dict(re.findall(r"(\w+): (\d+)", Path(f"/proc/{child.pid}/io").read_text()))
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed:\n{complaint.decode()}")
+    return Cost(seconds, usage.ru_maxrss * 1024, int(counters["rchar"]), int(counters["wchar"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Several runs of one command."""
+
+    runs: tuple[Cost, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(cost.seconds for cost in self.runs)
+
+    @property
+    def spread(self) -> float:
+        """Half the range, as a share of the median."""
+        seconds = [cost.seconds for cost in self.runs]
+        return (max(seconds) - min(seconds)) / 2 / self.median
+
+    @property
+    def peak_rss(self) -> int:
+        return max(cost.peak_rss for cost in self.runs)
+
+    @property
+    def read(self) -> int:
+        return self.runs[-1].read
+
+    @property
+    def written(self) -> int:
+        return self.runs[-1].written
+
+
+def interleaved(
+    commands: Mapping[str, Sequence[str]], outputs: Sequence[Path], repeats: int
+) -> dict[str, Summary]:
+    """Run every command in turn, again and again, so that noise falls on all of them alike."""
+    costs: dict[str, list[Cost]] = {name: [] for name in commands}
+    for _ in range(repeats):
+        for name, command in commands.items():
+            remove(outputs)
+            costs[name].append(run(command))
+    remove(outputs)
+    return {name: Summary(tuple(runs)) for name, runs in costs.items()}
+
+
+def remove(paths: Sequence[Path]) -> None:
+    """Remove files and folders that may or may not be there."""
+    for path in paths:
+        if path.is_dir():
+            subprocess.run(["rm", "-rf", str(path)], check=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def machine() -> str:
+    """Describe the machine in one line."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    file_system = subprocess.run(
+        ["stat", "-f", "-c", "%T", "."], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return (
+        f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, {platform.system()} "
+        f"{platform.release()}, {file_system}, Python {platform.python_version()}"
+    )
