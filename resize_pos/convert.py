@@ -16,16 +16,19 @@ from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import OutputError, ResizePosError
 from resize_pos.locate import locate_tables
+from resize_pos.measures.catalogue import Limit
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
 from resize_pos.report.value import Report, Status, TableReport
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
-from resize_pos.tables import Located
-from resize_pos.verdict import judge
+from resize_pos.tables import Located, Step
+from resize_pos.verdict import judge, judge_limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from resize_pos.measures.table import Neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Job:
     dry_run: bool = False
     device: str = "cpu"
     hash_output: bool = False
+    limits: tuple[Limit, ...] = ()  # what the user will not have a measure exceed
 
 
 def locate(container: Container, request: Request) -> Located:
@@ -104,7 +108,8 @@ def _require_other_file(source: Path, output: Path) -> None:
 def _convert(
     container: Container, plan: Plan, output: Path, job: Job
 ) -> tuple[tuple[TableReport, ...], Copied]:
-    from resize_pos.execute import measure, transform  # numpy: only a real conversion pays for it
+    from resize_pos.execute import transform  # numpy: only a real conversion pays for it
+    from resize_pos.measures.table import Neighbours
     from resize_pos.verify import check_output, require_finite
 
     before: dict[str, NDArray[Any]] = {}
@@ -119,12 +124,32 @@ def _convert(
     with staged(output, force=job.force) as stage:
         copied = container.write(stage, after, record(plan, before))
         check_output(open_container(stage), container, plan, before)
-    tables = []
-    for step in plan.steps:
-        name = step.table.name
-        measures = measure(step, before[name], after[name]) if name in after else {}
-        tables.append(TableReport(step, measures, judge(measures)))
+    around = Neighbours(container.tensors, container.read)
+    tables = [
+        _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
+        if step.table.name in after
+        else TableReport(step)
+        for step in plan.steps
+    ]
     return tuple(tables), copied
+
+
+def _judged(
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours,
+    limits: tuple[Limit, ...],
+) -> TableReport:
+    from resize_pos.health import examine
+    from resize_pos.measures.table import measure_table, resampling_of
+
+    measured = measure_table(step, before, after, around)
+    resampling = resampling_of(step)
+    health = examine(step.table, before)
+    checks = judge(measured, health, resampling=resampling, stretched=resampling is not None)
+    checks += judge_limits(measured, limits)
+    return TableReport(step, measured.values, checks, measured.peers)
 
 
 def _copy_whole(container: Container, output: Path, force: bool) -> Copied:

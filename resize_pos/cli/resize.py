@@ -10,6 +10,7 @@ import click
 from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, METHOD_OPTIONS, SOURCE_OPTIONS, given
 from resize_pos.convert import Job, run
 from resize_pos.errors import UsageError
+from resize_pos.measures.catalogue import Limit
 from resize_pos.report.files import require_report_targets, write_reports
 from resize_pos.request import Request
 
@@ -35,6 +36,13 @@ from resize_pos.request import Request
     type=click.Path(path_type=Path),
     help="Also write a report (.json); repeatable.",
 )
+@click.option(
+    "--max",
+    "limits",
+    multiple=True,
+    metavar="MEASURE=LIMIT",
+    help="Exit with 3 when a measure exceeds this; repeatable.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too.")
 @JSON_OPTION
 @click.option("-q", "--quiet", is_flag=True, help="Print only the path of the output.")
@@ -50,6 +58,7 @@ def command(
     dry_run: bool,
     device: str,
     reports: tuple[Path, ...],
+    limits: tuple[str, ...],
     strict: bool,
     as_json: bool,
     quiet: bool,
@@ -68,10 +77,20 @@ def command(
     if quiet and (verbose or as_json):
         raise UsageError("-q excludes -v and --json.")
     request = Request.make(**given(**options))
+    bounds = tuple(Limit.parse(text) for text in limits)
     require_report_targets(reports)
     wants_document = as_json or bool(reports)
     report = run(
-        Job(checkpoint, request, output, force, dry_run, device, hash_output=wants_document)
+        Job(
+            checkpoint,
+            request,
+            output,
+            force,
+            dry_run,
+            device,
+            hash_output=wants_document,
+            limits=bounds,
+        )
     )
     write_reports(report, reports)
     if as_json:

@@ -9,9 +9,11 @@ from resize_pos._version import __version__
 from resize_pos.conventions import CONVENTIONS
 from resize_pos.families import Role
 from resize_pos.geometry import Grid
+from resize_pos.measures.catalogue import Peer
 from resize_pos.report.value import Report, TableReport
 from resize_pos.request import Request
 from resize_pos.tables import PositionTable, Step, stored_grid
+from resize_pos.verdict import LABEL
 
 SCHEMA = "resize-pos/report/1"
 
@@ -33,9 +35,11 @@ def report_document(report: Report) -> dict[str, Any]:
             {"name": c.name, "level": c.level.value, "detail": c.detail} for c in report.checks
         ],
         "verdict": report.verdict.value,
+        "judged_by": LABEL,
         "fine_tune": {
             "parameters": list(fine_tune.parameters),
             "suggestion": fine_tune.suggestion,
+            "references": list(fine_tune.references),
         },
         "sha256": report.sha256,
         "seconds": round(report.seconds, 4),
@@ -100,9 +104,21 @@ def _table_report(report: TableReport) -> dict[str, Any]:
         "reason": step.reason,
         "evidence": evidence,
         "measures": dict(report.measures),
+        "conventions": [peer_document(peer) for peer in report.peers],
         "checks": [
             {"name": c.name, "level": c.level.value, "detail": c.detail} for c in report.checks
         ],
+    }
+
+
+def peer_document(peer: Peer) -> dict[str, Any]:
+    """Give what another library would have made of the table as plain data."""
+    return {
+        "name": peer.convention,
+        "method": peer.resampling.method.value,
+        "antialias": peer.resampling.antialias,
+        "distance": peer.distance,
+        "norm_ratio": peer.norm_ratio,
     }
 
 

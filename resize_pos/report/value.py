@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION
 from resize_pos.containers.base import Copied
+from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
 from resize_pos.tables import Action, Step
 from resize_pos.verdict import Check, Level, worst
@@ -28,6 +30,7 @@ class TableReport:
     step: Step
     measures: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    peers: tuple[Peer, ...] = ()  # what other libraries would have made of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class FineTune:
 
     parameters: tuple[str, ...]
     suggestion: str
+    references: tuple[str, ...] = ()  # settings that others have published, with their source
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,9 @@ class Report:
         """Advice for what comes next."""
         names = tuple(t.step.table.name for t in self.tables if t.step.action is Action.RESIZE)
         if not names:
-            return FineTune((), "nothing was interpolated; no fine-tuning is needed.")
-        return FineTune(
-            names, "fine-tune at the new resolution; interpolation is a starting point."
-        )
+            return FineTune((), NOTHING)
+        suggestion = SUGGESTION if self.verdict is Level.OK else AFTER_A_WARNING
+        return FineTune(names, suggestion, tuple(map(str, PUBLISHED)))
 
     def exit_code(self, *, strict: bool = False) -> int:
         """0 done; 3 when a check failed, or when `strict` meets a warning."""

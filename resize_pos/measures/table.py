@@ -1,0 +1,94 @@
+"""Everything at once: measure one resized table, whatever its role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.conventions import Resampling
+from resize_pos.families import Role
+from resize_pos.layout import Unfolded
+from resize_pos.measures import energy, loss, place, spectrum
+from resize_pos.measures.attention import find_keys, measure_attention, read_weights
+from resize_pos.measures.catalogue import Measured
+from resize_pos.measures.relative import measure_relative
+from resize_pos.tables import Step, stored_grid
+from resize_pos.tensors import TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The checkpoint around a table, for measures that need more than the table."""
+
+    tensors: Mapping[str, TensorInfo]
+    read: Callable[[str], NDArray[Any]]
+
+
+def measure_table(
+    step: Step, before: NDArray[Any], after: NDArray[Any], around: Neighbours | None = None
+) -> Measured:
+    """Measure a table before and after a planned step."""
+    old, new = unfold(step, before, after)
+    source, target = old.grid.astype(np.float64), new.grid.astype(np.float64)
+    if step.table.role is Role.RELATIVE:
+        return Measured(measure_relative(source, target))
+    resampling = resampling_of(step)
+    measured = measure_grid(source, target, resampling)
+    values = dict(measured.values)
+    if old.prefix.size and new.prefix.size:
+        values["prefix_to_grid_before"] = energy.prefix_to_grid(old.prefix, source)
+        values["prefix_to_grid_after"] = energy.prefix_to_grid(new.prefix, target)
+    kept_before = np.concatenate([old.prefix, old.suffix], axis=1)
+    kept_after = np.concatenate([new.prefix, new.suffix], axis=1)
+    if kept_before.size and kept_before.shape == kept_after.shape:
+        values["prefix_change"] = energy.prefix_change(kept_before, kept_after)
+    if around is not None and step.table.role is Role.ABSOLUTE and source.shape[0] == 1:
+        keys = find_keys(step.table.name, around.tensors, source.shape[-1])
+        if keys is not None:
+            weights = read_weights(keys, around.read)
+            values |= measure_attention(source, target, weights)
+    return Measured(values, measured.peers)
+
+
+def measure_grid(
+    source: NDArray[np.float64], target: NDArray[np.float64], resampling: Resampling | None
+) -> Measured:
+    """Measure two grids (copies, h, w, d); without a resampling, what needs its operator is out."""
+    values = {
+        **energy.norm_ratios(source, target),
+        **energy.channel_drift(source, target),
+        **energy.overshoot(source, target),
+        **place.neighbour_cosines(source, target),
+        **place.places(source, target),
+        **place.structure(source, target),
+        **spectrum.frequencies(source, target, resampling),
+        **spectrum.window_period(source),
+    }
+    others = loss.peers(source, target)
+    if resampling is not None:
+        grids = loss.grid_of(source), loss.grid_of(target)
+        values |= loss.round_trips(source, target, resampling)
+        values |= loss.clamped(*grids, resampling)
+        values |= loss.rounding(source, target, resampling, others)
+    return Measured(values, others)
+
+
+def unfold(step: Step, before: NDArray[Any], after: NDArray[Any]) -> tuple[Unfolded, Unfolded]:
+    """Take a table apart, before and after a step."""
+    table = step.table
+    source = stored_grid(table.role, table.grid)
+    target = stored_grid(table.role, step.target)
+    return (
+        table.layout.unfold(before, table.prefix, source, table.suffix),
+        table.layout.unfold(after, table.prefix, target, table.suffix),
+    )
+
+
+def resampling_of(step: Step) -> Resampling | None:
+    """Give the linear operator of a step; None where its values are not resampled by one."""
+    resampling = getattr(step.operation, "resampling", None)
+    return resampling if isinstance(resampling, Resampling) else None
