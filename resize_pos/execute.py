@@ -24,4 +24,3 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
         operation.resampling,
         device,
     )
-

@@ -88,7 +88,7 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
 
 
 def _has_order(table: PositionTable, kind: Kind) -> bool:
-    return table.role is Role.ABSOLUTE and kind in (Kind.LEARNED, Kind.SINCOS, Kind.SHUFFLED)
+    return table.role is Role.ABSOLUTE and kind in (Kind.LEARNED, Kind.SINCOS)
 
 
 def _kind(numbers: Mapping[str, float]) -> Kind:
@@ -138,7 +138,10 @@ def _wrong_period(numbers: Mapping[str, float], grid: Grid) -> list[Sign]:
     if rise < 0.15 or multiple or rise < 2 * expected:
         return []
     if abs(period - grid.height) <= 1:
-        words = f"rows repeat every {period} positions, the height: height and width are swapped"
+        words = (
+            f"rows repeat every {period} positions, not every {grid.width}: height and width "
+            "swapped, or resampled as a 1-D sequence"
+        )
         return [Sign("swapped", words)]
     words = (
         f"rows repeat every {period} positions, not every {grid.width}: resampled as a 1-D "

@@ -40,8 +40,8 @@ class Check:
     detail: str
 
 
-# Each pair: up to the first is ok, up to the second a warning. "Honest" is the range over 97 resizes
-# by the libraries' own conventions, between 7 grids of two trained networks.
+# Each pair: up to the first is ok, up to the second a warning. "Honest" is the range over 97
+# resizes by the libraries' own conventions, between 7 grids of two trained networks.
 NORM_OK = (0.86, 1.16)  # honest .83 – 1.13
 NORM_TOLERABLE = (0.74, 1.35)
 DISPLACEMENT = (0.05, 0.12)  # honest ≤ .065
@@ -200,7 +200,7 @@ def _misplaced(values: Mapping[str, float], scales: Mapping[str, float], off: fl
         for name, word in parts.items()
         if name in scales and 0.1 < scales[name] < 1 - AFFINE_SCALE[0]
     ]
-    if cut and values["best_cosine"] > 0.9:
+    if cut and values.get("affine_residual", 9.0) < 1:
         return f"the new grid covers {' and '.join(cut)} of the image: it looks cropped"
     return f"{away}: the grid was read wrongly (1-D resampled, cut off or shuffled?)"
 

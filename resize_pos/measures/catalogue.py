@@ -41,6 +41,7 @@ MEASURES: Mapping[str, str] = {
     "affine_shift_h": "offset of that fit at the centre, in cells of the coarser grid; 0 is right",
     "affine_shift_w": "the same for columns",
     "affine_cross": "largest slope of one axis against the other; 0 is right, 1 is a transpose",
+    "affine_residual": "median distance of the retrieved cells from that fit, in source cells",
     "structure": "correlation of the Gram matrices at the same places of the image",
     "imaging": "share of the new table's variance above the source's Nyquist frequency",
     "aliasing": "share of the new table's variance folded from above its own Nyquist frequency",

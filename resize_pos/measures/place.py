@@ -76,6 +76,9 @@ def places(source: Wide, target: Wide) -> dict[str, float]:
             measures[f"affine_scale_{name}"] = float(fit[axis, axis])
             coarser = max(1.0, source.shape[1 + axis] / target.shape[1 + axis])
             measures[f"affine_shift_{name}"] = float(fit[axis, 2]) / coarser
+    residual = _residual(looked, fit, (height, width))
+    if residual is not None:
+        measures["affine_residual"] = residual
     cross = [abs(fit[0, 1]), abs(fit[1, 0])]
     if not np.isnan(cross).any():
         measures["affine_cross"] = float(max(cross))
@@ -96,6 +99,17 @@ def affine(looked: Retrieval, lengths: tuple[int, int]) -> Wide:
         result[axis, usable] = slopes[:-1]
         result[axis, 2] = slopes[-1]
     return result
+
+
+def _residual(looked: Retrieval, fit: Wide, lengths: tuple[int, int]) -> float | None:
+    """Median distance of retrieved places from the fit, in source cells."""
+    known = [axis for axis in (0, 1) if not np.isnan(fit[axis, axis])]
+    if not known:
+        return None
+    centre = (np.array(lengths) - 1) / 2
+    slopes = np.nan_to_num(fit[:, :2])
+    predicted = np.einsum("nj,ij->ni", looked.expected - centre, slopes) + fit[:, 2] + centre
+    return float(np.median(np.sqrt(((looked.found - predicted)[:, known] ** 2).sum(axis=1))))
 
 
 def _robust_fit(design: Wide, values: Wide) -> Wide:
@@ -124,7 +138,10 @@ def neighbour_cosines(source: Wide, target: Wide) -> dict[str, float]:
         coarse = min(before.shape[axis], after.shape[axis])
         if coarse > 1:
             pairs.append(
-                [_cosine_at(_lines(x, axis) - mean, x.shape[axis] / coarse) for x in (before, after)]
+                [
+                    _cosine_at(_lines(x, axis) - mean, x.shape[axis] / coarse)
+                    for x in (before, after)
+                ]
             )
     if not pairs:
         return {}

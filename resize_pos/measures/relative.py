@@ -51,7 +51,9 @@ def decay(grid: Wide, share: float) -> Wide:
         # Rings overlap by half, so that a small window fills them all.
         weight = np.maximum(0.0, 1 - np.abs(distance * (_BINS - 1) - ring))
         if not weight.sum():
-            weight = (distance == distance.flat[np.abs(distance * (_BINS - 1) - ring).argmin()]) + 0.0
+            weight = (
+                distance == distance.flat[np.abs(distance * (_BINS - 1) - ring).argmin()]
+            ) + 0.0
         curve.append(np.einsum("hw,chwd->cd", weight, grid).ravel() / weight.sum())
     return np.array(curve)
 
