@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         resize_checkpoint,
         resize_state_dict,
         resize_table,
+        verify_checkpoint,
     )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "resize_checkpoint",
     "resize_state_dict",
     "resize_table",
+    "verify_checkpoint",
 ]
 
 

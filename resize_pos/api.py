@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from resize_pos.containers import open_container
 from resize_pos.convert import Job, locate, run
-from resize_pos.errors import TableError
+from resize_pos.errors import TableError, UsageError
 from resize_pos.geometry import Grid
 from resize_pos.layout import Layout
 from resize_pos.locate import locate_tables
@@ -24,6 +24,8 @@ from resize_pos.tensors import DTYPES, TensorInfo
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
+
+    from resize_pos.report.verified import Verified
 
 PathLike = str | os.PathLike[str]
 
@@ -80,6 +82,48 @@ def resize_checkpoint(
     request = Request.make(to=to, **options)
     target = None if output is None else Path(output)
     return run(Job(Path(path), request, target, force, dry_run, device, hash_output=True))
+
+
+def verify_checkpoint(
+    output: PathLike,
+    against: PathLike | None = None,
+    *,
+    to: SizeLike | None = None,
+    model: str | None = None,
+    model_args: Iterable[str] = (),
+    images: PathLike | None = None,
+    **options: Unpack[Options],
+) -> Verified:
+    """Hold a resized checkpoint against its source, load it into a model, show it images.
+
+    `options` state what is known of the source, `to` (or `to_grid`) what is known of the output.
+    """
+    from resize_pos.report.verified import Verified
+    from resize_pos.verification import verify_output
+
+    request = Request.make(to=to, **options)
+    ours = open_container(Path(output))
+    source = None if against is None else open_container(Path(against))
+    if images is not None and (model is None or source is None):
+        raise UsageError(
+            "--images compares two checkpoints in a model.",
+            hint="pass --model timm:NAME and --against SOURCE, too.",
+        )
+    held = None if source is None else verify_output(ours, source, request)
+    if model is None:
+        return Verified(ours.path, held)
+    from resize_pos.probe import image_files, probe
+    from resize_pos.timm_models import ModelSpec, forward_once, load_strictly
+    from resize_pos.verification import image_size, of_output
+
+    files = () if images is None else image_files(Path(images))
+    spec = ModelSpec.parse(model, tuple(model_args))
+    loaded = load_strictly(ours, spec, image_size(ours, of_output(request)))
+    ran = forward_once(loaded, spec.name)
+    if source is None or not files:
+        return Verified(ours.path, held, ran)
+    original = load_strictly(source, spec, image_size(source, request))
+    return Verified(ours.path, held, ran, probe(original, loaded, files))
 
 
 def resize_state_dict(

@@ -144,8 +144,8 @@ def _judged(
     from resize_pos.health import examine
     from resize_pos.measures.table import measure_table, resampling_of
 
-    measured = measure_table(step, before, after, around)
     resampling = resampling_of(step)
+    measured = measure_table(step, before, after, around, resampling)
     health = examine(step.table, before)
     checks = judge(measured, health, resampling=resampling, stretched=resampling is not None)
     checks += judge_limits(measured, limits)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from resize_pos.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.geometry import Grid
@@ -164,7 +163,11 @@ def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
             continue
         line = grid.reshape(1, 1, source.cells, -1)
         one_d = resample(line, Grid(1, target.cells), resampling)
-        yield "1-D", f"resampled as one sequence of {source.cells} rows ({resampling})", _flat(one_d)
+        yield (
+            "1-D",
+            f"resampled as one sequence of {source.cells} rows ({resampling})",
+            _flat(one_d),
+        )
         turned = resample(grid.swapaxes(1, 2), target, resampling)
         yield "swapped", f"height and width are exchanged: transposed ({resampling})", _flat(turned)
         if not source.is_square:
@@ -212,8 +215,8 @@ def _misread(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wid
     for axis, word in ((1, "down"), (2, "right")):
         for step in (-2, -1, 1, 2):
             if honest.shape[axis] > abs(step):
-                way = f"{abs(step)} cell{'s' if abs(step) > 1 else ''} {word if step > 0 else _back(word)}"
-                words = f"everything is shifted {way}"
+                count = "1 cell" if abs(step) == 1 else f"{abs(step)} cells"
+                words = f"everything is shifted {count} {word if step > 0 else _back(word)}"
                 yield "shifted", words, _flat(np.roll(honest, step, axis))
                 where = np.clip(np.arange(honest.shape[axis]) - step, 0, honest.shape[axis] - 1)
                 yield "shifted", words, _flat(honest.take(where, axis))
@@ -237,5 +240,3 @@ def _scaled(pair: Pair) -> Diagnosis | None:
             words = f"{resampling}, but multiplied by {factor:.3g}"
             best = Diagnosis("scaled", words, error, error <= _EXPLAINED)
     return best
-
-

@@ -12,6 +12,8 @@ from resize_pos._version import __version__
 _COMMANDS = {
     "resize": "Transfer a checkpoint to another resolution (the default).",
     "inspect": "Show the position tables of a checkpoint, and why others are none.",
+    "verify": "Hold a resized checkpoint against its source, or ask whether it fits a size.",
+    "compare": "Several resized checkpoints, or conventions, side by side.",
     "families": "List every layout that is known, with its source.",
 }
 

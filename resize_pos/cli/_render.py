@@ -28,25 +28,28 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def _console() -> Console:
+def console_for_results() -> Console:
+    """Give the console that writes results to standard output."""
     return _Console(highlight=False, soft_wrap=False)
 
 
 def show_report(report: Report, *, verbose: bool) -> None:
     """Print what was done, or would be: verdict first."""
-    console = _console()
+    console = console_for_results()
     changes = [t for t in report.tables if t.step.action is not Action.KEEP]
     if report.status is Status.RESIZED:
-        _line(console, Text.assemble("verdict: ", _level(report.verdict), _reasons(report.checks)))
+        print_line(
+            console, Text.assemble("verdict: ", level_word(report.verdict), _reasons(report.checks))
+        )
     elif report.status is Status.UNCHANGED:
-        _line(console, f"nothing to do: {report.source.name} is already at the target.")
+        print_line(console, f"nothing to do: {report.source.name} is already at the target.")
     else:
-        _line(console, f"plan for {report.source.name}; nothing is written.")
+        print_line(console, f"plan for {report.source.name}; nothing is written.")
     _show_steps(console, [t.step for t in report.tables])
     for table in changes:
         step = table.step
         if step.own_convention is not None:
-            _line(
+            print_line(
                 console,
                 f"  note: {step.table.family.name} models resize with the {step.own_convention} "
                 f"convention; --like {step.own_convention} does the same here.",
@@ -57,9 +60,9 @@ def show_report(report: Report, *, verbose: bool) -> None:
         count = report.copied.tensors
         size = f" ({_bytes(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
-        _line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
+        print_line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
     if report.output is not None:
-        _line(
+        print_line(
             console, Text.assemble(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
         )
 
@@ -97,10 +100,10 @@ def _kept_rows(table: PositionTable) -> list[str]:
 
 def _show_detail(console: Console, table: PositionTable, measures: object) -> None:
     for line in table.evidence:
-        _line(console, f"  evidence: {line}")
+        print_line(console, f"  evidence: {line}")
     assert isinstance(measures, dict)
     for name, value in measures.items():
-        _line(console, f"  {name}: {value:.4g}")
+        print_line(console, f"  {name}: {value:.4g}")
 
 
 def _reasons(checks: Sequence[Check]) -> str:
@@ -111,10 +114,10 @@ def _reasons(checks: Sequence[Check]) -> str:
 
 def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
     """Print the tables of a checkpoint, the evidence, and what came near."""
-    console = _console()
+    console = console_for_results()
     tensors = inspection.tensors.values()
     size = _bytes(sum(info.nbytes for info in tensors))
-    _line(
+    print_line(
         console,
         f"{inspection.path.name}: {inspection.format}, {len(inspection.tensors)} tensors, {size}",
     )
@@ -125,38 +128,42 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
             f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
         )
         rows = "".join(f", {words.removesuffix(' kept')}" for words in _kept_rows(table))
-        _line(console, Text.assemble((table.name, "bold"), f"  {info.dtype} {list(info.shape)}"))
-        _line(console, f"  {_extent(table)}{rows}{pixels}")
-        _line(console, f"  family {table.family.name}: {table.family.title}")
+        print_line(
+            console, Text.assemble((table.name, "bold"), f"  {info.dtype} {list(info.shape)}")
+        )
+        print_line(console, f"  {_extent(table)}{rows}{pixels}")
+        print_line(console, f"  family {table.family.name}: {table.family.title}")
         for line in table.evidence:
-            _line(console, f"  evidence: {line}")
+            print_line(console, f"  evidence: {line}")
     for unsettled in located.unsettled:
         info = unsettled.tensor
-        _line(console, Text.assemble((info.name, "bold"), f"  {info.dtype} {list(info.shape)}"))
-        _line(console, f"  family {unsettled.family.name}: {unsettled.family.title}")
-        _line(console, Text(f"  not settled: {unsettled.error.message}", style="yellow"))
-        _line(console, f"  hint: {unsettled.error.hint}")
+        print_line(
+            console, Text.assemble((info.name, "bold"), f"  {info.dtype} {list(info.shape)}")
+        )
+        print_line(console, f"  family {unsettled.family.name}: {unsettled.family.title}")
+        print_line(console, Text(f"  not settled: {unsettled.error.message}", style="yellow"))
+        print_line(console, f"  hint: {unsettled.error.hint}")
     for miss in located.near_misses:
-        _line(console, Text(f"not a table: {miss.tensor}", style="dim"))
-        _line(console, Text(f"  {miss.reason}", style="dim"))
+        print_line(console, Text(f"not a table: {miss.tensor}", style="dim"))
+        print_line(console, Text(f"  {miss.reason}", style="dim"))
     if not (located.tables or located.unsettled):
-        _line(console, "no position table was found.")
+        print_line(console, "no position table was found.")
     if verbose:
         for info in tensors:
-            _line(console, f"  {info}")
+            print_line(console, f"  {info}")
 
 
 def show_families(families: Iterable[Family]) -> None:
     """Print the registry."""
-    console = _console()
+    console = console_for_results()
     for family in families:
-        _line(console, Text.assemble((family.name, "bold"), f"  {family.role.value}"))
-        _line(console, f"  {family.title}")
-        _line(console, f"  …{family.key}   {' | '.join(map(str, family.axes))}")
+        print_line(console, Text.assemble((family.name, "bold"), f"  {family.role.value}"))
+        print_line(console, f"  {family.title}")
+        print_line(console, f"  …{family.key}   {' | '.join(map(str, family.axes))}")
         if family.convention is not None:
             own = family.convention
-            _line(console, f"  its library resizes it {own.name}-like: {own.resampling}")
-        _line(console, Text(f"  {family.source}", style="dim"))
+            print_line(console, f"  its library resizes it {own.name}-like: {own.resampling}")
+        print_line(console, Text(f"  {family.source}", style="dim"))
 
 
 def _extent(table: PositionTable) -> str:
@@ -167,11 +174,12 @@ def _extent(table: PositionTable) -> str:
     return str(table.grid)
 
 
-def _level(level: Level) -> tuple[str, str]:
+def level_word(level: Level) -> tuple[str, str]:
+    """Give a level with its colour."""
     return level.value, _COLOURS[level]
 
 
-def _line(console: Console, text: str | Text) -> None:
+def print_line(console: Console, text: str | Text) -> None:
     """Print a line that a narrow pipe must not break: paths and names stay copyable."""
     console.print(text, soft_wrap=True, markup=False)
 

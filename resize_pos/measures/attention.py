@@ -83,7 +83,12 @@ def find_keys(table: str, tensors: Mapping[str, TensorInfo], channels: int) -> A
             if not all(base + name in tensors for name in names):
                 continue
             if all(_fits(tensors[base + name], channels) for name in names):
-                return AttentionKeys(*(n and base + n for n in _fields(layout)))
+                return AttentionKeys(
+                    base + layout.norm,
+                    layout.fused and base + layout.fused,
+                    layout.query and base + layout.query,
+                    layout.key and base + layout.key,
+                )
     return None
 
 
@@ -137,10 +142,6 @@ def _entropy(attention: Wide) -> float:
 
 def _fits(info: TensorInfo, channels: int) -> bool:
     return info.shape[-1:] == (channels,) and info.elements <= _LARGEST
-
-
-def _fields(keys: AttentionKeys) -> tuple[str | None, ...]:
-    return keys.norm, keys.fused, keys.query, keys.key
 
 
 def _ancestors(name: str) -> Iterator[str]:

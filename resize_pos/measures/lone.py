@@ -51,7 +51,7 @@ def participation(varying: Wide) -> float:
     count, channels = sample.shape
     total = float(np.trace(gram))
     spectrum = ratio(total * total, float(np.einsum("ij,ij->", gram, gram)))
-    return spectrum / (count * channels / (count + channels))
+    return float(spectrum * (count + channels) / (count * channels))
 
 
 def _repeated(rows: Wide) -> float:

@@ -35,8 +35,8 @@ def round_trips(source: Wide, target: Wide, resampling: Resampling) -> dict[str,
 
 @lru_cache(maxsize=32)
 def _inverse(source: int, target: int, resampling: Resampling) -> Wide:
-    inverse: Wide = np.linalg.pinv(operator(source, target, resampling).matrix, rcond=1e-10)
-    return inverse
+    inverse = np.linalg.pinv(operator(source, target, resampling).matrix, rcond=1e-10)
+    return inverse.astype(np.float64, copy=False)
 
 
 def clamped(source: Grid, target: Grid, resampling: Resampling) -> dict[str, float]:

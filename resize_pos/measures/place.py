@@ -34,7 +34,7 @@ def merged(grid: Wide) -> Wide:
     """Give (h, w, vectors): the copies of a cell side by side."""
     copies, height, width, channels = grid.shape
     if copies == 1:
-        return grid[0]
+        return grid.reshape(height, width, channels)
     return np.moveaxis(grid, 0, 2).reshape(height, width, copies * channels)
 
 

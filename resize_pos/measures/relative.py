@@ -63,7 +63,7 @@ def _difference(before: Wide, after: Wide) -> float:
 
 
 def _reach(grid: Wide) -> float:
-    return max((grid.shape[1] - 1) / 2, (grid.shape[2] - 1) / 2, 1.0)
+    return float(max((grid.shape[1] - 1) / 2, (grid.shape[2] - 1) / 2, 1.0))
 
 
 def _middle(grid: Wide) -> Wide:

@@ -39,7 +39,8 @@ def some_channels(grid: Wide, limit: int = 48) -> Wide:
 
 def centred(grid: Wide) -> Wide:
     """Subtract each channel's mean over the grid."""
-    return grid - grid.mean(axis=(1, 2), keepdims=True)
+    shifted: Wide = grid - grid.mean(axis=(1, 2), keepdims=True)
+    return shifted
 
 
 def unit(vectors: Wide) -> Wide:

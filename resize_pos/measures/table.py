@@ -29,14 +29,17 @@ class Neighbours:
 
 
 def measure_table(
-    step: Step, before: NDArray[Any], after: NDArray[Any], around: Neighbours | None = None
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours | None,
+    resampling: Resampling | None,
 ) -> Measured:
-    """Measure a table before and after a planned step."""
+    """Measure a table before and after; `resampling` is what made it, None if nobody knows."""
     old, new = unfold(step, before, after)
     source, target = old.grid.astype(np.float64), new.grid.astype(np.float64)
     if step.table.role is Role.RELATIVE:
         return Measured(measure_relative(source, target))
-    resampling = resampling_of(step)
     measured = measure_grid(source, target, resampling)
     values = dict(measured.values)
     if old.prefix.size and new.prefix.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from resize_pos._version import __version__
@@ -13,7 +14,7 @@ from resize_pos.measures.catalogue import Peer
 from resize_pos.report.value import Report, TableReport
 from resize_pos.request import Request
 from resize_pos.tables import PositionTable, Step, stored_grid
-from resize_pos.verdict import LABEL
+from resize_pos.verdict import LABEL, Check
 
 SCHEMA = "resize-pos/report/1"
 
@@ -31,9 +32,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "tables": [_table_report(table) for table in report.tables],
         "copied": {"tensors": report.copied.tensors, "bytes": report.copied.bytes},
         "config_edits": [],
-        "checks": [
-            {"name": c.name, "level": c.level.value, "detail": c.detail} for c in report.checks
-        ],
+        "checks": checks_document(report.checks),
         "verdict": report.verdict.value,
         "judged_by": LABEL,
         "fine_tune": {
@@ -105,10 +104,13 @@ def _table_report(report: TableReport) -> dict[str, Any]:
         "evidence": evidence,
         "measures": dict(report.measures),
         "conventions": [peer_document(peer) for peer in report.peers],
-        "checks": [
-            {"name": c.name, "level": c.level.value, "detail": c.detail} for c in report.checks
-        ],
+        "checks": checks_document(report.checks),
     }
+
+
+def checks_document(checks: Iterable[Check]) -> list[dict[str, str]]:
+    """Give judged measures as plain data."""
+    return [{"name": c.name, "level": c.level.value, "detail": c.detail} for c in checks]
 
 
 def peer_document(peer: Peer) -> dict[str, Any]:

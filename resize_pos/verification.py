@@ -1,0 +1,305 @@
+"""Hold an output against its source: what was copied, how each table was made, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resize_pos.configs import read_config_sizes
+from resize_pos.containers.base import Container
+from resize_pos.diagnosis import Diagnosis, Match, diagnose, make_pair, match_conventions
+from resize_pos.errors import GeometryError, TableError
+from resize_pos.families import Role
+from resize_pos.geometry import Size
+from resize_pos.health import KIND_WORDS, Health, Kind, examine
+from resize_pos.locate import locate_tables
+from resize_pos.measures.catalogue import Measured, Peer
+from resize_pos.measures.table import Neighbours, measure_table, resampling_of, unfold
+from resize_pos.plan import Plan, make_plan
+from resize_pos.provenance import recorded_geometry
+from resize_pos.request import Request
+from resize_pos.rules.base import Surroundings
+from resize_pos.tables import Located, PositionTable, Step, stored_grid
+from resize_pos.verdict import Check, Level, judge, worst
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """What should be the source's bytes: how much was compared, and what differs."""
+
+    tensors: int
+    bytes: int
+    differing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    retyped: tuple[str, ...] = ()  # another shape or dtype
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Judge it."""
+        kinds = (
+            (self.missing, "missing from the output"),
+            (self.added, "not in the source"),
+            (self.retyped, "stored with another shape or dtype"),
+            (self.differing, "not the source's bytes (trained on, or damaged)"),
+        )
+        found = [
+            Check("bytes", Level.FAIL, f"{_some(names)}: {words}")
+            for names, words in kinds
+            if names
+        ]
+        if found:
+            return tuple(found)
+        words = f"{self.tensors} other tensors are the source's, byte for byte"
+        return (Check("bytes", Level.OK, words),)
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerification:
+    """One table of the output: how it was made, what it looks like, and what is wrong with it."""
+
+    step: Step
+    checks: tuple[Check, ...]
+    matches: tuple[Match, ...] = ()  # nearest first
+    diagnosis: Diagnosis | None = None
+    health: Health | None = None  # of the output's table
+    measures: Mapping[str, float] = field(default_factory=dict)
+    peers: tuple[Peer, ...] = ()
+
+    @property
+    def made_by(self) -> Match | None:
+        """The convention that made it, if one did."""
+        return self.matches[0] if self.matches and self.matches[0].exact else None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The outcome of holding an output against its source."""
+
+    output: Path
+    source: Path
+    untouched: Untouched
+    tables: tuple[TableVerification, ...]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Every check there is."""
+        of_tables = tuple(check for table in self.tables for check in table.checks)
+        return (*self.untouched.checks, *of_tables)
+
+    @property
+    def verdict(self) -> Level:
+        """The most severe check."""
+        return worst(self.checks)
+
+
+def verify_output(output: Container, source: Container, request: Request) -> Verification:
+    """Compare what should be equal, and explain every table that should not.
+
+    `request` states what is known: `from_…` about the source, `to_…` about the output.
+    """
+    plan = plan_between(source, output, request)
+    changed = {step.table.name for step in plan.changes}
+    untouched = compare_untouched(output, source, changed)
+    tables = []
+    for step in plan.changes:
+        name = step.table.name
+        if name not in output.tensors:
+            continue  # reported as missing
+        info = output.tensors[name]
+        if (info.shape, info.dtype) != (step.target_shape, step.table.tensor.dtype):
+            tables.append(TableVerification(step, (_wrong_shape(step, info.shape, info.dtype),)))
+            continue
+        around = Neighbours(source.tensors, source.read)
+        tables.append(explain(step, source.read(name), output.read(name), around))
+    return Verification(output.path, source.path, untouched, tuple(tables))
+
+
+def plan_between(source: Container, output: Container, request: Request) -> Plan:
+    """Plan the transfer that the output claims to be."""
+    theirs = locate_in(output, of_output(request))
+    ours = locate_in(source, replace(request, to_size=None, to_grid=None))
+    return make_plan(ours, target_request(ours, theirs, request, output.path))
+
+
+def of_output(request: Request) -> Request:
+    """Turn a request around: what it says of the target is what is known of the output."""
+    return replace(
+        request, to_size=None, to_grid=None, from_size=request.to_size, from_grid=request.to_grid
+    )
+
+
+def image_size(container: Container, request: Request) -> Size:
+    """Give the image size that a checkpoint is for."""
+    located = locate_in(container, replace(request, to_size=None, to_grid=None))
+    for table in located.tables:
+        if table.patch is not None:
+            return table.grid.pixels(table.patch)
+    if request.from_size is not None:
+        return request.from_size
+    raise GeometryError(
+        f"{container.path.name}: its image size is not known, and a model needs one.",
+        hint="pass --patch N, or --from and --to.",
+    )
+
+
+def target_request(ours: Located, theirs: Located, request: Request, output: Path) -> Request:
+    """State the target in the terms of the source: the size or grid that the output has."""
+    if request.to_size is not None or request.to_grid is not None:
+        return request
+    known = {table.name: table for table in theirs.tables if table.role is Role.ABSOLUTE}
+    for table in ours.tables:
+        if table.role is not Role.ABSOLUTE or table.name not in known:
+            continue
+        found = known[table.name]
+        if table.patch is not None:
+            return replace(request, to_size=found.grid.pixels(table.patch))
+        return replace(request, to_grid=found.grid)
+    for unsettled in theirs.unsettled:
+        raise GeometryError(
+            f"{output.name}: {unsettled.error.message}",
+            hint="state the output's geometry with --to SIZE or --to-grid HxW.",
+        )
+    raise TableError(
+        f"{output.name}: no table of the source was found in it.",
+        hint="`resize-pos inspect` shows what each of the two files holds.",
+    )
+
+
+def locate_in(container: Container, request: Request) -> Located:
+    """Find the tables of a checkpoint, with every evidence that lies around it."""
+    return locate_tables(
+        Surroundings(
+            container.tensors,
+            request,
+            read_config_sizes(container.path.parent),
+            recorded_geometry(container.metadata),
+            container.read,
+        )
+    )
+
+
+def compare_untouched(output: Container, source: Container, changed: set[str]) -> Untouched:
+    """Compare every tensor that no step changes, byte for byte, one at a time."""
+    mine, theirs = source.tensors, output.tensors
+    retyped, differing = [], []
+    count = total = 0
+    for name, info in mine.items():
+        if name in changed or name not in theirs:
+            continue
+        if (info.shape, info.dtype) != (theirs[name].shape, theirs[name].dtype):
+            retyped.append(name)
+            continue
+        count += 1
+        total += info.nbytes
+        if not _same_bytes(source, output, name):
+            differing.append(name)
+    return Untouched(
+        count,
+        total,
+        tuple(differing),
+        tuple(name for name in mine if name not in theirs),
+        tuple(name for name in theirs if name not in mine),
+        tuple(retyped),
+    )
+
+
+def _same_bytes(source: Container, output: Container, name: str) -> bool:
+    first, second = source.read(name), output.read(name)
+    left, right = (np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (first, second))
+    return bool(np.array_equal(left, right))
+
+
+def explain(
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours | None = None,
+) -> TableVerification:
+    """Find out how a table was made from its source, and judge it."""
+    table = step.table
+    finite = _finite(table, after)
+    if finite is not None:
+        return TableVerification(step, (finite,))
+    old, new = unfold(step, before, after)
+    grids = stored_grid(table.role, table.grid), stored_grid(table.role, step.target)
+    pair = make_pair(old, new, *grids)
+    matches = match_conventions(pair, after.dtype) if resampling_of(step) is not None else ()
+    made_by = matches[0] if matches and matches[0].exact else None
+    resampling = None if made_by is None else made_by.resampling
+    measured = measure_table(step, before, after, around, resampling)
+    source_health = examine(table, before)
+    health = examine(replace(table, grid=step.target), after)
+    stretched = resampling_of(step) is not None
+    checks = judge(measured, source_health, resampling=resampling, stretched=stretched)
+    found = None
+    if made_by is None and matches and not source_health.is_empty:
+        found = diagnose(pair)
+        checks = (*_origin(matches, found, health, checks, measured), *checks)
+    elif made_by is not None:
+        words = f"made by {made_by}, to {made_by.error:.0e}"
+        checks = (Check("origin", Level.OK, words), *checks)
+    return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
+
+
+def _origin(
+    matches: tuple[Match, ...],
+    found: Diagnosis | None,
+    health: Health,
+    checks: tuple[Check, ...],
+    measured: Measured,
+) -> Iterator[Check]:
+    """Say what a table is that no convention made."""
+    near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
+    if found is not None:
+        verb = "it is" if found.certain else "it looks"
+        yield Check(
+            "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
+        )
+    elif health.kind in (Kind.ZERO, Kind.CONSTANT, Kind.UNTRAINED, Kind.SHUFFLED):
+        words = {Kind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"}
+        detail = words.get(health.kind, KIND_WORDS[health.kind])
+        yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
+    else:
+        # Nobody's convention, but perhaps an honest one: the measures decide.
+        level = max(worst(checks), Level.WARN, key=[Level.OK, Level.WARN, Level.FAIL].index)
+        yield Check("origin", level, f"{near}{_guess(measured)}")
+
+
+def _guess(measured: Measured) -> str:
+    deficit = measured.values.get("neighbour_deficit", 0.0)
+    return ". Noise was added, or it was trained on" if deficit > 0.15 else ""
+
+
+def _finite(table: PositionTable, array: NDArray[Any]) -> Check | None:
+    bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float64))))
+    if not bad:
+        return None
+    words = f"{table.name} holds {bad} values that are NaN or infinite"
+    return Check("finite", Level.FAIL, words)
+
+
+def _wrong_shape(step: Step, shape: tuple[int, ...], dtype: str) -> Check:
+    table = step.table
+    expected = f"{table.tensor.dtype} {list(step.target_shape)}"
+    detail = f"{table.name} is {dtype} {list(shape)}, not {expected} for {step.target}"
+    rows = table.prefix + table.suffix
+    if rows and table.layout.mismatch(shape) is None:
+        missing = table.layout.rows(step.target_shape) - table.layout.rows(shape)
+        if missing == rows:
+            detail += ": the prefix rows are gone"
+    return Check("shape", Level.FAIL, detail)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
