@@ -13,6 +13,7 @@ from resize_pos.errors import ResizePosError
 
 if TYPE_CHECKING:
     from resize_pos.api import (
+        compare_checkpoints,
         inspect_checkpoint,
         param_groups,
         resize_checkpoint,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ResizePosError",
     "__version__",
+    "compare_checkpoints",
     "inspect_checkpoint",
     "param_groups",
     "resize_checkpoint",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from resize_pos.comparison import Comparison
     from resize_pos.report.verified import Verified
 
 PathLike = str | os.PathLike[str]
@@ -124,6 +125,19 @@ def verify_checkpoint(
         return Verified(ours.path, held, ran)
     original = load_strictly(source, spec, image_size(source, request))
     return Verified(ours.path, held, ran, probe(original, loaded, files))
+
+
+def compare_checkpoints(
+    *paths: PathLike, to: SizeLike | None = None, **options: Unpack[Options]
+) -> Comparison:
+    """Put versions of the same tables side by side: files, or one source by every convention."""
+    from resize_pos.comparison import compare_conventions, compare_files
+
+    request = Request.make(to=to, **options)
+    containers = [open_container(Path(path)) for path in paths]
+    if len(containers) == 1 and (request.to_size is not None or request.to_grid is not None):
+        return compare_conventions(containers[0], request)
+    return compare_files(containers, request)
 
 
 def resize_state_dict(

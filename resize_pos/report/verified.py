@@ -10,6 +10,7 @@ from resize_pos._version import __version__
 from resize_pos.diagnosis import Match
 from resize_pos.probe import Probe
 from resize_pos.report.as_json import checks_document, peer_document, table_document
+from resize_pos.report.compared import health_document
 from resize_pos.timm_models import ForwardPass
 from resize_pos.verdict import LABEL, Level
 from resize_pos.verification import TableVerification, Verification
@@ -79,14 +80,7 @@ def _table(table: TableVerification) -> dict[str, Any]:
         "made_by": None if table.made_by is None else match_document(table.made_by),
         "matches": [match_document(match) for match in table.matches],
         "diagnosis": None if table.diagnosis is None else asdict(table.diagnosis),
-        "health": None
-        if health is None
-        else {
-            "kind": health.kind.value,
-            "detail": health.detail,
-            "signs": [asdict(sign) for sign in health.signs],
-            "numbers": dict(health.numbers),
-        },
+        "health": None if health is None else health_document(health),
         "measures": dict(table.measures),
         "conventions": [peer_document(peer) for peer in table.peers],
         "checks": checks_document(table.checks),

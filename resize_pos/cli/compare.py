@@ -1,0 +1,42 @@
+"""`resize-pos compare`: several resized versions side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+
+
+@click.command("compare")
+@click.argument("checkpoints", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--to", metavar="SIZE", help="Resize SOURCE to this size by every convention.")
+@click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
+@SOURCE_OPTIONS
+@JSON_OPTION
+@DEBUG_OPTION
+def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+    """Put several versions of the same tables side by side.
+
+    \b
+      resize-pos compare vit.safetensors --to 384            every library's convention
+      resize-pos compare vit.safetensors a.safetensors b.safetensors
+      resize-pos compare a.safetensors b.safetensors         two files of one resolution
+
+    The first file is the source where its grid differs from the others'. With one file, its
+    tables are resized in memory; nothing is written.
+    """
+    from resize_pos.api import compare_checkpoints
+    from resize_pos.report.compared import comparison_document
+
+    comparison = compare_checkpoints(*checkpoints, **given(**options))
+    if as_json:
+        document = comparison_document(comparison)
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    from resize_pos.cli._verified import show_comparison
+
+    show_comparison(comparison)

@@ -1,0 +1,58 @@
+"""A comparison as one JSON document, schema `resize-pos/compare/1`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from resize_pos._version import __version__
+from resize_pos.comparison import Comparison, Side, TableComparison
+from resize_pos.health import Health
+from resize_pos.report.as_json import checks_document
+from resize_pos.verdict import LABEL
+
+SCHEMA = "resize-pos/compare/1"
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """Give a comparison as plain data."""
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "source": None if comparison.source is None else str(comparison.source),
+        "labels": list(comparison.labels),
+        "judged_by": LABEL,
+        "tables": [_table(table) for table in comparison.tables],
+    }
+
+
+def health_document(health: Health) -> dict[str, Any]:
+    """Give what a table's values say as plain data."""
+    return {
+        "kind": health.kind.value,
+        "detail": health.detail,
+        "signs": [asdict(sign) for sign in health.signs],
+        "numbers": dict(health.numbers),
+    }
+
+
+def _table(table: TableComparison) -> dict[str, Any]:
+    source = table.source_grid
+    return {
+        "name": table.name,
+        "from": None if source is None else [source.height, source.width],
+        "grid": [table.grid.height, table.grid.width],
+        "sides": [_side(side) for side in table.sides],
+        "distances": [list(row) for row in table.distances],
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "label": side.label,
+        "verdict": side.verdict.value,
+        "origin": side.origin,
+        "health": health_document(side.health),
+        "measures": dict(side.measures),
+        "checks": checks_document(side.checks),
+    }
