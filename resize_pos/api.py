@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -12,6 +12,7 @@ from resize_pos.containers import open_container
 from resize_pos.convert import Job, locate, run
 from resize_pos.errors import TableError, UsageError
 from resize_pos.geometry import Grid
+from resize_pos.health import Health
 from resize_pos.layout import Layout
 from resize_pos.locate import locate_tables
 from resize_pos.plan import make_plan
@@ -56,13 +57,26 @@ class Inspection:
     format: str
     tensors: Mapping[str, TensorInfo]
     located: Located
+    health: Mapping[str, Health] = field(default_factory=dict)  # by table; only when asked for
 
 
-def inspect_checkpoint(path: PathLike, **options: Unpack[Options]) -> Inspection:
-    """Find the position tables of a checkpoint without reading a single weight."""
+def inspect_checkpoint(
+    path: PathLike, *, health: bool = False, **options: Unpack[Options]
+) -> Inspection:
+    """Find the position tables of a checkpoint without reading a single weight.
+
+    With `health` the tables' values are read, and nothing else.
+    """
     container = open_container(Path(path))
     located = locate(container, Request.make(**options))
-    return Inspection(container.path, container.format, container.tensors, located)
+    found = {}
+    if health:
+        from resize_pos.health import examine
+
+        for table in located.tables:
+            if DTYPES[table.tensor.dtype].floating:
+                found[table.name] = examine(table, container.read(table.name))
+    return Inspection(container.path, container.format, container.tensors, located, found)
 
 
 def resize_checkpoint(

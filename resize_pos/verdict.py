@@ -200,6 +200,12 @@ def _misplaced(values: Mapping[str, float], scales: Mapping[str, float], off: fl
         for name, word in parts.items()
         if name in scales and 0.1 < scales[name] < 1 - AFFINE_SCALE[0]
     ]
+    wide = [scale for scale in scales.values() if scale > 1 + AFFINE_SCALE[0]]
+    if wide and off <= DISPLACEMENT[0]:
+        return (
+            f"the grid is stretched by {max(wide) - 1:.0%} about its middle, as aligned corners do "
+            "to a small grid"
+        )
     if cut and values.get("affine_residual", 9.0) < 1:
         return f"the new grid covers {' and '.join(cut)} of the image: it looks cropped"
     return f"{away}: the grid was read wrongly (1-D resampled, cut off or shuffled?)"

@@ -26,7 +26,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("locate",),
     ("plan",),
     ("measures", "provenance", "advice"),
-    ("health",),
+    ("health", "pictures"),
     ("verdict", "execute"),
     ("diagnosis",),
     ("verification", "fit"),

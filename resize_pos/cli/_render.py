@@ -135,6 +135,11 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
         print_line(console, f"  family {table.family.name}: {table.family.title}")
         for line in table.evidence:
             print_line(console, f"  evidence: {line}")
+        if table.name in inspection.health:
+            found = inspection.health[table.name]
+            print_line(console, f"  health: {found.detail}")
+            for sign in found.signs:
+                print_line(console, Text(f"  warning: {sign.detail}", style="yellow"))
     for unsettled in located.unsettled:
         info = unsettled.tensor
         print_line(

@@ -10,31 +10,44 @@ import click
 
 from resize_pos.api import Inspection, inspect_checkpoint
 from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
-from resize_pos.report.as_json import table_document
+from resize_pos.report.as_json import health_document, table_document
+from resize_pos.tables import PositionTable
 
 
 @click.command("inspect")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @SOURCE_OPTIONS
+@click.option(
+    "--health", is_flag=True, help="Read the tables' values and judge them (needs numpy)."
+)
 @JSON_OPTION
 @click.option("-v", "--verbose", is_flag=True, help="List every tensor, too.")
 @DEBUG_OPTION
-def command(checkpoint: Path, as_json: bool, verbose: bool, **options: Any) -> None:
+def command(checkpoint: Path, health: bool, as_json: bool, verbose: bool, **options: Any) -> None:
     """Show the position tables of CHECKPOINT: grid, prefix, family, and the evidence for each.
 
     \b
       resize-pos inspect vit.safetensors
 
-    Reads the header only. Tensors that sound like position tables and are none are listed with
-    the reason; a table that can be read in two ways is listed with the flag that settles it.
+    Reads the header only; with --health also the tables, and says what they are (learned,
+    untrained, sin-cos …) and whether somebody has botched a resize. Tensors that sound like
+    position tables and are none are listed with the reason; a table that can be read in two ways
+    is listed with the flag that settles it.
     """
-    inspection = inspect_checkpoint(checkpoint, **given(**options))
+    inspection = inspect_checkpoint(checkpoint, health=health, **given(**options))
     if as_json:
         click.echo(json.dumps(_document(inspection), indent=2, ensure_ascii=False))
         return
     from resize_pos.cli._render import show_inspection
 
     show_inspection(inspection, verbose=verbose)
+
+
+def _table(table: PositionTable, inspection: Inspection) -> dict[str, Any]:
+    document = table_document(table)
+    if table.name in inspection.health:
+        document["health"] = health_document(inspection.health[table.name])
+    return document
 
 
 def _document(inspection: Inspection) -> dict[str, Any]:
@@ -45,7 +58,7 @@ def _document(inspection: Inspection) -> dict[str, Any]:
         "format": inspection.format,
         "tensors": len(inspection.tensors),
         "bytes": sum(info.nbytes for info in inspection.tensors.values()),
-        "tables": [table_document(table) for table in located.tables],
+        "tables": [_table(table, inspection) for table in located.tables],
         "unsettled": [
             {
                 "name": entry.tensor.name,

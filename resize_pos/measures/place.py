@@ -18,7 +18,7 @@ _SOURCES = 4096  # source cells they are looked up among; a longer table is thin
 _LINES = 12  # rows, or columns, in which neighbours are compared
 _LATTICE = 8  # places per axis at which structure is compared
 LOST = 0.3  # a best cosine below this is no match
-_SHORTEST_FIT = 3  # a slope over fewer positions means nothing
+_SHORTEST_FIT = 6  # positions; a slope over fewer means little
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Retrieval:
     """For sampled new cells: where they should be found, and where they were, in source cells."""
 
     expected: Wide  # (n, 2): row, column; half-pixel coordinates
-    found: Wide  # (n, 2)
+    found: Wide  # (n, 2): the cell of highest cosine
+    between: Wide  # (n, 2): the same, refined to parts of a cell
     cosine: Wide  # (n,)
 
 
@@ -54,7 +55,35 @@ def retrieve(source: Wide, target: Wide) -> Retrieval:
     scale = np.array([height / new_height, width / new_width])
     expected = np.clip((place + 0.5) * scale - 0.5, 0, [height - 1, width - 1])
     found = np.stack(np.divmod(among[best], width), axis=1).astype(np.float64)
-    return Retrieval(expected, found, cosines[np.arange(len(cells)), best].astype(np.float64))
+    top = cosines[np.arange(len(cells)), best].astype(np.float64)
+    between = found
+    if len(among) == height * width:
+        between = _refined(cosines.reshape(len(cells), height, width), found.astype(np.intp))
+    return Retrieval(expected, found, between, top)
+
+
+def _refined(cosines: NDArray[np.float32], found: NDArray[np.intp]) -> Wide:
+    """Put a parabola through the best cell and its neighbours on each axis; its top is nearer.
+
+    Without this a slope over four positions means little: places would come in whole cells.
+    """
+    each = np.arange(len(found))
+    top = cosines[each, found[:, 0], found[:, 1]].astype(np.float64)
+    refined = found.astype(np.float64)
+    for axis, length in ((0, cosines.shape[1]), (1, cosines.shape[2])):
+        step = np.zeros((1, 2), np.intp)
+        step[0, axis] = 1
+        inside = (found[:, axis] > 0) & (found[:, axis] < length - 1)
+        if not inside.any():
+            continue
+        here, which = found[inside], each[inside]
+        below, above = here - step, here + step
+        low = cosines[which, below[:, 0], below[:, 1]]
+        high = cosines[which, above[:, 0], above[:, 1]]
+        bend = low - 2 * top[inside] + high
+        shift = np.divide(0.5 * (low - high), bend, out=np.zeros_like(bend), where=bend < -1e-9)
+        refined[inside, axis] += np.clip(shift, -0.5, 0.5)
+    return refined
 
 
 def places(source: Wide, target: Wide) -> dict[str, float]:
@@ -95,7 +124,7 @@ def affine(looked: Retrieval, lengths: tuple[int, int]) -> Wide:
         [*((looked.expected - centre)[:, usable]).T, np.ones(len(looked.expected))]
     )
     for axis in usable:
-        slopes = _robust_fit(design, looked.found[:, axis] - centre[axis])
+        slopes = _robust_fit(design, looked.between[:, axis] - centre[axis])
         result[axis, usable] = slopes[:-1]
         result[axis, 2] = slopes[-1]
     return result
@@ -109,7 +138,7 @@ def _residual(looked: Retrieval, fit: Wide, lengths: tuple[int, int]) -> float |
     centre = (np.array(lengths) - 1) / 2
     slopes = np.nan_to_num(fit[:, :2])
     predicted = np.einsum("nj,ij->ni", looked.expected - centre, slopes) + fit[:, 2] + centre
-    return float(np.median(np.sqrt(((looked.found - predicted)[:, known] ** 2).sum(axis=1))))
+    return float(np.median(np.sqrt(((looked.between - predicted)[:, known] ** 2).sum(axis=1))))
 
 
 def _robust_fit(design: Wide, values: Wide) -> Wide:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.conventions import CONVENTIONS
 from resize_pos.families import Role
 from resize_pos.geometry import Grid
+from resize_pos.health import Health
 from resize_pos.measures.catalogue import Peer
 from resize_pos.report.value import Report, TableReport
 from resize_pos.request import Request
@@ -111,6 +113,16 @@ def _table_report(report: TableReport) -> dict[str, Any]:
 def checks_document(checks: Iterable[Check]) -> list[dict[str, str]]:
     """Give judged measures as plain data."""
     return [{"name": c.name, "level": c.level.value, "detail": c.detail} for c in checks]
+
+
+def health_document(health: Health) -> dict[str, Any]:
+    """Give what a table's values say as plain data."""
+    return {
+        "kind": health.kind.value,
+        "detail": health.detail,
+        "signs": [asdict(sign) for sign in health.signs],
+        "numbers": dict(health.numbers),
+    }
 
 
 def peer_document(peer: Peer) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.comparison import Comparison, Side, TableComparison
-from resize_pos.health import Health
-from resize_pos.report.as_json import checks_document
+from resize_pos.report.as_json import checks_document, health_document
 from resize_pos.verdict import LABEL
 
 SCHEMA = "resize-pos/compare/1"
@@ -23,16 +21,6 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "labels": list(comparison.labels),
         "judged_by": LABEL,
         "tables": [_table(table) for table in comparison.tables],
-    }
-
-
-def health_document(health: Health) -> dict[str, Any]:
-    """Give what a table's values say as plain data."""
-    return {
-        "kind": health.kind.value,
-        "detail": health.detail,
-        "signs": [asdict(sign) for sign in health.signs],
-        "numbers": dict(health.numbers),
     }
 
 

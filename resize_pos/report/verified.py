@@ -9,8 +9,12 @@ from typing import Any
 from resize_pos._version import __version__
 from resize_pos.diagnosis import Match
 from resize_pos.probe import Probe
-from resize_pos.report.as_json import checks_document, peer_document, table_document
-from resize_pos.report.compared import health_document
+from resize_pos.report.as_json import (
+    checks_document,
+    health_document,
+    peer_document,
+    table_document,
+)
 from resize_pos.timm_models import ForwardPass
 from resize_pos.verdict import LABEL, Level
 from resize_pos.verification import TableVerification, Verification
