@@ -27,6 +27,8 @@ from resize_pos.request import Request
     help="Target [default: NAME-SIZE beside the source].",
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing target.")
+@click.option("--no-config", is_flag=True, help="Of a folder, convert the weights alone.")
+@click.option("--copy", is_flag=True, help="Copy unchanged files; else large ones are hard-linked.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show the plan and write nothing.")
 @click.option(
     "--report",
@@ -47,6 +49,8 @@ def command(
     checkpoint: Path,
     output: Path | None,
     force: bool,
+    no_config: bool,
+    copy: bool,
     dry_run: bool,
     device: str,
     reports: tuple[Path, ...],
@@ -61,6 +65,7 @@ def command(
     \b
       resize-pos vit.safetensors --from 224 --to 384
       resize-pos vit.safetensors --to 384x512 --like hf -o wide.safetensors
+      resize-pos model-folder/ --to 384        weights, config.json and processors together
       resize-pos odd.safetensors --pattern 'my_pos$' --axes '1 (p h w s) d' --to-grid 8x64
 
     The source is never modified; an existing target is refused without --force.
@@ -71,7 +76,17 @@ def command(
     require_report_targets(reports)
     wants_document = as_json or bool(reports)
     report = run(
-        Job(checkpoint, request, output, force, dry_run, device, hash_output=wants_document)
+        Job(
+            checkpoint,
+            request,
+            output,
+            force,
+            dry_run,
+            device,
+            hash_output=wants_document,
+            edit_configs=not no_config,
+            copy=copy,
+        )
     )
     write_reports(report, reports)
     if as_json:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from resize_pos.config_advice import ConfigAdvice
 from resize_pos.containers.base import Copied
+from resize_pos.containers.model_folder import LeftOut
 from resize_pos.plan import Plan
 from resize_pos.tables import Action, Step
 from resize_pos.verdict import Check, Level, worst
@@ -50,6 +52,9 @@ class Report:
     copied: Copied
     seconds: float
     sha256: str | None = None  # of the output; only computed when a document is asked for
+    config_advice: tuple[ConfigAdvice, ...] = ()  # what is left to the user
+    left_out: tuple[LeftOut, ...] = ()  # files of a folder that its copy does not get
+    copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -64,7 +69,8 @@ class Report:
     @property
     def fine_tune(self) -> FineTune:
         """Advice for what comes next."""
-        names = tuple(t.step.table.name for t in self.tables if t.step.action is Action.RESIZE)
+        resized = [t.step.table.name for t in self.tables if t.step.action is Action.RESIZE]
+        names = tuple(dict.fromkeys(self.copies.get(name, name) for name in resized))
         if not names:
             return FineTune((), "nothing was interpolated; no fine-tuning is needed.")
         return FineTune(
