@@ -27,7 +27,7 @@ class ConfigAdvice:
 
     def __str__(self) -> str:
         before = "(not set)" if self.before is None else self.before
-        return f"{self.library}: {self.file}: {self.key} {before} → {self.after}"
+        return f"{self.library} {self.file}: {self.key} {before} → {self.after}"
 
 
 # Where each library is told the size, for weights that came without their config.

@@ -136,20 +136,20 @@ PLACES: tuple[Place, ...] = (
     Place(
         Library.TIMM,
         "config.json",
-        (("pretrained_cfg",), _ROOT),  # at the root in files of before timm 0.9
-        "input_size",
-        Kind.SIZE,
-        "timm/models/_hub.py:158-187",
-        always=True,  # save_for_hf writes the default one, whatever the model was built with
-    ),
-    Place(
-        Library.TIMM,
-        "config.json",
         (("model_args",),),
         "img_size",
         Kind.SIZE,
         "timm/models/_hub.py:185",
         always=True,
+    ),
+    Place(
+        Library.TIMM,
+        "config.json",
+        (("pretrained_cfg",), _ROOT),  # at the root in files of before timm 0.9
+        "input_size",
+        Kind.SIZE,
+        "timm/models/_hub.py:158-187",
+        always=True,  # save_for_hf writes the default one, whatever the model was built with
     ),
     Place(
         Library.OPEN_CLIP,

@@ -108,14 +108,12 @@ def library_of(file: str, document: Document) -> Library:
     """Tell whose config it is; timm and transformers both call theirs config.json."""
     if file == "open_clip_config.json":
         return Library.OPEN_CLIP
-    if file != "config.json" or "architecture" not in document:
+    if file != "config.json":
         return Library.HF
     # transformers' own wrapper around timm has a model_type, and keeps timm's fields.
-    return (
-        Library.HF
-        if "model_type" in document and "pretrained_cfg" not in document
-        else Library.TIMM
-    )
+    timm = "pretrained_cfg" in document or "model_args" in document
+    flat = "architecture" in document and "model_type" not in document
+    return Library.TIMM if timm or flat else Library.HF
 
 
 def follow(document: Document, path: tuple[str, ...]) -> object:

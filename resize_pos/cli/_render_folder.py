@@ -15,7 +15,7 @@ def show_configs(console: Console, report: Report) -> None:
         _line(console, f"  {edit}")
     if report.config_advice:
         words = "; ".join(map(str, report.config_advice))
-        _line(console, Text(f"to be changed by you: {words}", style="yellow"))
+        _line(console, Text(f"still to change: {words}", style="yellow"))
     for entry in report.left_out:
         verb = "is left out" if planned else "was left out"
         _line(console, Text(f"{entry.name} {verb}: {entry.reason}", style="yellow"))
