@@ -91,13 +91,15 @@ def _edits_of_file(
         if after is None:
             continue
         if square and transfer.to_grid is not None and not _fits_square(item.place.kind, transfer):
-            assert transfer.to_size is not None
-            raise GeometryError(
-                f"{item.place.file}: {'.'.join(item.path)} of a {square} model is one number; "
-                f"{transfer.to_size} px cannot be said.",
-                hint=f"choose a square target; or {NO_CONFIG}",
-            )
+            raise _not_square(square, transfer)
         yield ConfigEdit(item.place.file, item.path, item.value, after)
+
+
+def _not_square(model: str, transfer: Transfer) -> GeometryError:
+    return GeometryError(
+        f"transformers takes {model} models for square images only, not for {transfer.to_size} px.",
+        hint=f"choose a square target; or {NO_CONFIG}",
+    )
 
 
 def _fits_square(kind: Kind, transfer: Transfer) -> bool:
@@ -136,11 +138,7 @@ def _missing(
             edit = ConfigEdit("config.json", (*sections[0], key), None, after)
             square = _square_only(document, edit.path, Library.HF)
             if square and transfer.to_size.height != transfer.to_size.width:
-                raise GeometryError(
-                    f"config.json: {edit.key} of a {square} model is one number; "
-                    f"{transfer.to_size} px cannot be said.",
-                    hint=f"choose a square target; or {NO_CONFIG}",
-                )
+                raise _not_square(square, transfer)
             yield edit
     vision = ("model_cfg", "vision_cfg")
     clip = documents.get("open_clip_config.json", {})

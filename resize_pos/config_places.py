@@ -190,8 +190,9 @@ RESOLUTION_KEYS: Mapping[str, str] = {
     "siglip2_vision_model": "num_patches",
 }
 
-# model_types whose code divides image_size as one number: a height and a width cannot be said.
-# Each was built with transformers 5.22 with [64, 96] and refused it (or reads int(n ** 0.5)).
+# model_types that transformers can only build, or only run, for square images: each was tried with
+# transformers 5.22 at 64×96. Most divide image_size as one number; the DINOv2 ones take the square
+# root of the number of positions.
 SQUARE_ONLY: frozenset[str] = frozenset(
     [
         "aimv2_vision_model",
@@ -203,6 +204,9 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "clip_vision_model",
         "clipseg_vision_model",
         "deepseek_ocr2_sam_vision_model",
+        "dinov2",
+        "dinov2_with_registers",
+        "dpt",
         "eomt",
         "git_vision_model",
         "glm4v_vision",
@@ -212,6 +216,7 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "idefics3_vision",
         "instructblip_vision_model",
         "instructblipvideo_vision_model",
+        "internvl_vision",
         "janus_vision_model",
         "kosmos_2_vision_model",
         "layoutlmv3",
@@ -224,7 +229,9 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "owlvit_vision_model",
         "paddleocr_vl_vision",
         "phi4_multimodal_vision",
+        "pixio",
         "radio",
+        "rf_detr_dinov2",
         "sam",
         "sam_vision_model",
         "sam_prompt_encoder",
@@ -234,6 +241,7 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "siglip2_vision_model",
         "smolvlm_vision",
         "step3p5_vision",
+        "tipsv2_vision_model",
         "tvp",
         "vjepa2",
         "unlimited_ocr_sam_vision_model",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
 import torch
 
 from resize_pos.containers import open_container
@@ -46,15 +42,8 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def vit_model(image_size: int = 64) -> Any:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    return ViTForImageClassification(
-        ViTConfig(image_size=image_size, patch_size=16, num_labels=3, **V)
-    )
-
-
 def save_hf(model: Any, processor: Any, folder: Path, **options: Any) -> Path:
+    """Save as transformers does, with a file and a subfolder that are none of its business."""
     model.save_pretrained(folder, **options)
     if processor is not None:
         processor.save_pretrained(folder)
@@ -64,9 +53,77 @@ def save_hf(model: Any, processor: Any, folder: Path, **options: Any) -> Path:
     return folder
 
 
-def smooth_positions(model: torch.nn.Module) -> None:
-    """Give every position parameter a slowly varying content, as training does."""
-    for name, parameter in model.named_parameters():
-        if "pos" in name and "embed" in name:
-            rows = torch.linspace(0, 1, parameter.numel()).reshape(parameter.shape)
-            parameter.data = torch.sin(3 * rows) + 0.1
+@dataclass(frozen=True, slots=True)
+class HFModel:
+    """A model of 4×4 patches, the processor that feeds it, and a size it can take."""
+
+    name: str
+    make: Callable[[Any], Any]
+    make_processor: Callable[[Any], Any]
+    to: str = "96x128"
+    text: bool = False
+
+    def model(self) -> Any:
+        import transformers
+
+        return self.make(transformers)
+
+    def processor(self) -> Any:
+        import transformers
+
+        return self.make_processor(transformers)
+
+    def model_class(self) -> Any:
+        return type(self.model())
+
+    def forward(self, model: Any, pixels: torch.Tensor) -> None:
+        """Run it; a table that does not fit its input raises."""
+        words = {"input_ids": torch.tensor([[1, 2, 3]])} if self.text else {}
+        model(pixel_values=pixels, **words)
+
+
+def vit_model(**options: Any) -> Any:
+    """A classifier in transformers' layout, 64 px at patch 16."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return ViTForImageClassification(
+        ViTConfig(image_size=64, patch_size=16, num_labels=3, **{**V, **options})
+    )
+
+
+_SMALL = {"size": {"height": 64, "width": 64}}
+_CROPPED = {"size": {"shortest_edge": 72}, "crop_size": {"height": 64, "width": 64}}
+_TEXT = {"vocab_size": 100, "max_position_embeddings": 12, **V}
+_TOWER = {"image_size": 64, "patch_size": 16, **V}
+
+HF_MODELS: Mapping[str, HFModel] = {
+    model.name: model
+    for model in (
+        HFModel("vit", lambda _: vit_model(), lambda hf: hf.ViTImageProcessor(**_SMALL)),
+        HFModel(
+            "deit",
+            lambda hf: hf.DeiTModel(hf.DeiTConfig(**_TOWER)),
+            lambda hf: hf.ViTImageProcessor(**_SMALL),
+        ),
+        HFModel(
+            "dinov2",
+            lambda hf: hf.Dinov2Model(hf.Dinov2Config(image_size=64, patch_size=16, **V)),
+            lambda hf: hf.BitImageProcessor(**_CROPPED),
+            to="96",
+        ),
+        HFModel(
+            "clip",
+            lambda hf: hf.CLIPModel(hf.CLIPConfig(vision_config=_TOWER, text_config=_TEXT)),
+            lambda hf: hf.CLIPImageProcessor(**_CROPPED),
+            to="96",
+            text=True,
+        ),
+        HFModel(
+            "siglip",
+            lambda hf: hf.SiglipModel(hf.SiglipConfig(vision_config=_TOWER, text_config=_TEXT)),
+            lambda hf: hf.SiglipImageProcessor(**_SMALL),
+            to="96",
+            text=True,
+        ),
+    )
+}

@@ -427,7 +427,7 @@ SQUARE_ONLY = [
 
 @pytest.mark.parametrize("document", SQUARE_ONLY)
 def test_a_rectangle_is_refused_where_the_library_takes_one_number(document: Any) -> None:
-    with pytest.raises(GeometryError, match="384x512 px cannot be said") as caught:
+    with pytest.raises(GeometryError, match="square images only, not for 384x512 px") as caught:
         plan_config_edits({"config.json": document}, WIDE)
     assert "--no-config" in (caught.value.hint or "")
 
