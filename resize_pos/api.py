@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -87,16 +87,19 @@ def resize_checkpoint(
     force: bool = False,
     dry_run: bool = False,
     device: str = "cpu",
+    edit_configs: bool = True,
+    copy: bool = False,
     **options: Unpack[Options],
 ) -> Report:
-    """Transfer a checkpoint file to another resolution and report what that did.
+    """Transfer a checkpoint, a file or a model folder, to another resolution; report what that did.
 
     >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
     >>> report.output, report.verdict  # doctest: +SKIP
     """
     request = Request.make(to=to, **options)
     target = None if output is None else Path(output)
-    return run(Job(Path(path), request, target, force, dry_run, device, hash_output=True))
+    job = Job(Path(path), request, target, force, dry_run, device, hash_output=True)
+    return run(replace(job, edit_configs=edit_configs, copy=copy))
 
 
 def verify_checkpoint(

@@ -1,17 +1,22 @@
-"""What config files say about the resolution: evidence for the geometry of a table."""
+"""Config files beside a checkpoint: read them, and what they say about the resolution."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resize_pos.errors import UsageError
+from resize_pos.config_places import CONFIG_FILES, PLACES, Kind, Library, Place
+from resize_pos.errors import ContainerError, UsageError
 from resize_pos.geometry import Size
+from resize_pos.json_text import parse
 
-_LARGEST = 16 * 2**20  # a config is a few kB; anything larger is something else
+_LARGEST = 64 * 2**20  # a config is a few kB, a tokenizer a few MB; anything larger is neither
+
+_SIZE_FILES = tuple(dict.fromkeys(p.file for p in PLACES if p.kind is Kind.SIZE))
+
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,51 +29,95 @@ class ConfigSize:
     patch: Size | None
 
 
-# file, key path of the image size (channels first where it has three entries), of the patch size
-_PLACES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("config.json", ("vision_config", "image_size"), ("vision_config", "patch_size")),
-    ("config.json", ("image_size",), ("patch_size",)),
-    ("config.json", ("model_args", "img_size"), ("model_args", "patch_size")),
-    ("config.json", ("pretrained_cfg", "input_size"), ()),
-    (
-        "open_clip_config.json",
-        ("model_cfg", "vision_cfg", "image_size"),
-        ("model_cfg", "vision_cfg", "patch_size"),
-    ),
-)
+def read_texts(
+    folder: Path, names: Iterable[str] = CONFIG_FILES, *, strict: bool = False
+) -> Mapping[str, str]:
+    """Read the config files of a folder that are JSON text.
+
+    Anything else says nothing, or with `strict` is refused: what cannot be read cannot be edited.
+    """
+    texts = {}
+    for name in names:
+        try:
+            text = _read_object(folder / name)
+        except (OSError, ValueError, RecursionError) as error:
+            if strict:
+                raise ContainerError(
+                    f"{folder.name}/{name}: is not a JSON object: {error}.",
+                    hint="repair it, or pass --no-config to convert the weights alone.",
+                ) from error
+            continue
+        if text is not None:
+            texts[name] = text
+    return texts
+
+
+def _read_object(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"it has more than {_LARGEST} bytes")
+    text = path.read_bytes().decode("utf-8")
+    document = parse(text)
+    if not isinstance(document, dict):
+        raise ValueError(f"it holds a {type(document).__name__}")
+    return text
+
+
+def parse_texts(texts: Mapping[str, str]) -> Mapping[str, Document]:
+    """Parse texts that `read_texts` has found to be JSON objects."""
+    return {name: parse(text) for name, text in texts.items()}
 
 
 def read_config_sizes(folder: Path) -> tuple[ConfigSize, ...]:
-    """Collect every image size that a config in a folder states; unreadable ones say nothing."""
-    documents: dict[str, Mapping[str, Any]] = {}
-    for name in sorted({place[0] for place in _PLACES}):
-        document = _read_object(folder / name)
-        if document is not None:
-            documents[name] = document
-    return tuple(_sizes(documents))
+    """Collect every image size that a config in a folder states."""
+    return config_sizes(parse_texts(read_texts(folder, _SIZE_FILES)))
 
 
-def _sizes(documents: Mapping[str, Mapping[str, Any]]) -> Iterator[ConfigSize]:
-    for file, size_path, patch_path in _PLACES:
-        if file not in documents:
+def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:
+    """Collect every image size that documents state."""
+    found = []
+    for place in PLACES:
+        if place.kind is not Kind.SIZE:
             continue
-        size = _size(_follow(documents[file], size_path))
-        if size is not None:
-            patch = _size(_follow(documents[file], patch_path)) if patch_path else None
-            yield ConfigSize(file, ".".join(size_path), size, patch)
+        for path, value in stated(place, documents):
+            size = as_size(value)
+            if size is not None:
+                patch = as_size(follow(documents[place.file], (*path[:-1], "patch_size")))
+                found.append(ConfigSize(place.file, ".".join(path), size, patch))
+    return tuple(found)
 
 
-def _read_object(path: Path) -> Mapping[str, Any] | None:
-    try:
-        if path.stat().st_size > _LARGEST:
-            return None
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
+def stated(
+    place: Place, documents: Mapping[str, Document]
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Find a place in documents: every path at which it has a value, with the value."""
+    document = documents.get(place.file)
+    if document is None or library_of(place.file, document) is not place.library:
+        return
+    for section in place.sections:
+        found = follow(document, section)
+        if not isinstance(found, dict) or found.get(place.key) is None:
+            continue
+        types = {document.get("model_type"), found.get("model_type")}
+        if not place.models or types & place.models:
+            yield (*section, place.key), found[place.key]
 
 
-def _follow(document: Mapping[str, Any], path: tuple[str, ...]) -> object:
+def library_of(file: str, document: Document) -> Library:
+    """Tell whose config it is; timm and transformers both call theirs config.json."""
+    if file == "open_clip_config.json":
+        return Library.OPEN_CLIP
+    if file != "config.json":
+        return Library.HF
+    # transformers' own wrapper around timm has a model_type, and keeps timm's fields.
+    timm = "pretrained_cfg" in document or "model_args" in document
+    flat = "architecture" in document and "model_type" not in document
+    return Library.TIMM if timm or flat else Library.HF
+
+
+def follow(document: Document, path: tuple[str, ...]) -> object:
+    """Give the value at a path, or None."""
     value: object = document
     for key in path:
         if not isinstance(value, dict):
@@ -77,13 +126,15 @@ def _follow(document: Mapping[str, Any], path: tuple[str, ...]) -> object:
     return value
 
 
-def _size(value: object) -> Size | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        pair: list[int] = [value, value]
-    elif isinstance(value, list) and all(type(part) is int for part in value):
-        pair = value[-2:] if len(value) in (2, 3) else value * 2
-    else:
+def as_size(value: object) -> Size | None:
+    """Read N, [n], [h, w], [channels, h, w] or {"height": h, "width": w} as pixels."""
+    if isinstance(value, dict) and {"height", "width"} <= set(value):
+        value = [value["height"], value["width"]]
+    if type(value) is int:
+        value = [value, value]
+    if not isinstance(value, list) or not all(type(part) is int for part in value):
         return None
+    pair = value[-2:] if len(value) in (2, 3) else value * 2
     try:
         return Size.parse((pair[0], pair[1])) if len(pair) == 2 else None
     except UsageError:

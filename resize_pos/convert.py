@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.configs import read_config_sizes
-from resize_pos.containers import open_container
+from resize_pos.config_advice import advise
+from resize_pos.configs import parse_texts, read_config_sizes, read_texts
+from resize_pos.containers import open_container, writes_folder
 from resize_pos.containers.base import Container, Copied
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
-from resize_pos.errors import OutputError, ResizePosError
+from resize_pos.errors import ResizePosError
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
 from resize_pos.plan import Plan, default_output, make_plan
@@ -22,6 +23,16 @@ from resize_pos.provenance import record, recorded_geometry
 from resize_pos.report.value import Report, Status, TableReport
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
+from resize_pos.sources import (
+    Source,
+    config_files,
+    copies,
+    left_out,
+    prepare,
+    require_one_geometry,
+    require_other_place,
+    resolve_source,
+)
 from resize_pos.tables import Located, Step
 from resize_pos.verdict import judge, judge_limits
 
@@ -43,6 +54,8 @@ class Job:
     device: str = "cpu"
     hash_output: bool = False
     limits: tuple[Limit, ...] = ()  # what the user will not have a measure exceed
+    edit_configs: bool = True  # of a folder; else they are carried over as they are
+    copy: bool = False  # files that do not change are copied, not hard-linked
 
 
 def locate(container: Container, request: Request) -> Located:
@@ -51,7 +64,7 @@ def locate(container: Container, request: Request) -> Located:
         Surroundings(
             container.tensors,
             request,
-            read_config_sizes(container.path.parent),
+            read_config_sizes(_folder(container)),
             recorded_geometry(container.metadata),
             container.read,
         )
@@ -61,48 +74,70 @@ def locate(container: Container, request: Request) -> Located:
 def run(job: Job) -> Report:
     """Carry a job out, or plan it; the target appears whole or not at all."""
     started = time.perf_counter()
-    container = open_container(job.source)
+    source = resolve_source(job.source)
+    container = open_container(source.path)
     try:
-        plan = make_plan(locate(container, job.request), job.request)
+        located = locate(container, job.request)
+        require_one_geometry(container, located)
+        texts = _texts(container, located) if job.edit_configs else {}
+        plan = make_plan(located, job.request, parse_texts(texts))
     except ResizePosError as error:
-        error.message = f"{job.source.name}: {error.message}"
+        error.message = f"{source.name}: {error.message}"
         raise
-    output = _target(job, plan)
+    folder = writes_folder(container)
+    output = _target(job, source, plan, folder)
     if output is not None:
-        _require_other_file(job.source, output)
+        require_other_place(source.path, output, folder=folder)
         require_writable(output.parent)
-        require_absent(output, force=job.force)
+        require_absent(output, force=job.force, folder=folder)
     status = Status.UNCHANGED
     tables = tuple(TableReport(step) for step in plan.steps)
     copied = Copied(len(container.tensors) - len(plan.changes), 0)
     sha256 = None
     if job.dry_run:
-        status = Status.PLANNED if plan.changes else Status.UNCHANGED
+        status = Status.PLANNED if plan.changes or plan.config_edits else Status.UNCHANGED
     elif output is not None:
-        if plan.changes:
+        container = prepare(container, texts, plan.config_edits, copy=job.copy)
+        if plan.changes or plan.config_edits:
             tables, copied = _convert(container, plan, output, job)
             status = Status.RESIZED
         else:
             copied = _copy_whole(container, output, job.force)
         sha256 = _sha256(output) if job.hash_output else None
     seconds = time.perf_counter() - started
-    return Report(job.source, output, status, plan, tables, copied, seconds, sha256)
+    return Report(
+        Path(job.source),
+        output,
+        status,
+        plan,
+        tables,
+        copied,
+        seconds,
+        sha256,
+        config_advice=advise(plan, container, edited=bool(texts)),
+        left_out=left_out(container) if plan.changes else (),
+        copies=copies(container),
+    )
 
 
-def _target(job: Job, plan: Plan) -> Path | None:
+def _folder(container: Container) -> Path:
+    return container.path if container.path.is_dir() else container.path.parent
+
+
+def _texts(container: Container, located: Located) -> Mapping[str, str]:
+    """Read the configs that belong to the checkpoint; those beside a lone file are not its own."""
+    if not container.path.is_dir():
+        return {}
+    return read_texts(container.path, config_files(located), strict=True)
+
+
+def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
     """A run that has nothing to do writes nothing, unless a target was asked for by name."""
     if job.output is not None:
         return job.output
-    return default_output(job.source, plan) if plan.changes else None
-
-
-def _require_other_file(source: Path, output: Path) -> None:
-    same = output.exists() and output.samefile(source)
-    if same or output.resolve() == source.resolve():
-        raise OutputError(
-            f"{output}: the target is the source, which is never modified.",
-            hint="pass another path with -o.",
-        )
+    if not (plan.changes or plan.config_edits):
+        return None
+    return default_output(source.names, plan, folder=folder)
 
 
 def _convert(
@@ -121,9 +156,10 @@ def _convert(
         after[name] = transform(step, before[name], job.device)
     shapes: Mapping[str, tuple[int, ...]] = {name: array.shape for name, array in after.items()}
     require_space(output.parent, container.output_bytes(shapes))
-    with staged(output, force=job.force) as stage:
+    with staged(output, force=job.force, folder=writes_folder(container)) as stage:
         copied = container.write(stage, after, record(plan, before))
-        check_output(open_container(stage), container, plan, before)
+        written = parse_texts(read_texts(stage)) if plan.config_edits else None
+        check_output(open_container(stage), container, plan, before, written)
     around = Neighbours(container.tensors, container.read)
     tables = [
         _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
@@ -153,13 +189,21 @@ def _judged(
 
 
 def _copy_whole(container: Container, output: Path, force: bool) -> Copied:
-    size = container.path.stat().st_size
+    folder = writes_folder(container)
+    size = container.output_bytes({}) if folder else container.path.stat().st_size
     require_space(output.parent, size)
-    with staged(output, force=force) as stage:
+    with staged(output, force=force, folder=folder) as stage:
+        if folder:
+            return container.write(stage, {}, {})
         write_spliced(container.path, stage, [CopyRange(0, size)])
     return Copied(len(container.tensors), sum(info.nbytes for info in container.tensors.values()))
 
 
 def _sha256(path: Path) -> str:
+    """Hash a file; of a folder, the lines that `sha256sum` prints for its files, sorted by name."""
+    if path.is_dir():
+        files = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
+        lines = "".join(f"{_sha256(path / name)}  {name}\n" for name in files)
+        return hashlib.sha256(lines.encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

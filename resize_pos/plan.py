@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from resize_pos.config_edits import plan_config_edits
+from resize_pos.config_values import ConfigEdit, Transfer
+from resize_pos.configs import Document
 from resize_pos.errors import TableError, UsageError
 from resize_pos.families import Role
 from resize_pos.geometry import Size
@@ -23,6 +27,7 @@ class Plan:
     from_size: Size | None  # of the first table whose patch size is known
     to_size: Size | None
     near_misses: tuple[NearMiss, ...]
+    config_edits: tuple[ConfigEdit, ...] = ()
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -30,8 +35,13 @@ class Plan:
         return tuple(step for step in self.steps if step.action is not Action.KEEP)
 
 
-def make_plan(located: Located, request: Request) -> Plan:
-    """Decide, for every table found, what it becomes; refuse rather than convert by halves."""
+def make_plan(
+    located: Located, request: Request, documents: Mapping[str, Document] | None = None
+) -> Plan:
+    """Decide, for every table found, what it becomes; refuse rather than convert by halves.
+
+    `documents` are the config files that lie with the weights; what they state is changed along.
+    """
     if request.to_size is None and request.to_grid is None:
         raise UsageError("no target is given.", hint="pass --to SIZE, for example --to 384.")
     if located.unsettled:
@@ -48,13 +58,16 @@ def make_plan(located: Located, request: Request) -> Plan:
         if step.action is Action.RESIZE:
             _require_floating(step.table)
     from_size, to_size = _sizes(steps)
-    return Plan(request, steps, from_size, to_size or request.to_size, located.near_misses)
+    edits = plan_config_edits(documents or {}, Transfer.of(steps))
+    return Plan(request, steps, from_size, to_size or request.to_size, located.near_misses, edits)
 
 
-def default_output(source: Path, plan: Plan) -> Path:
+def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
     """Name the target: `NAME-384.suffix` beside the source; by its grid if pixels are unknown."""
     size, grid = plan.request.to_size or plan.to_size, plan.request.to_grid
     tag = str(size) if size is not None or grid is None else f"grid{grid.height}x{grid.width}"
+    if folder:
+        return source.with_name(f"{source.name}-{tag}")
     return source.with_name(f"{source.stem}-{tag}{source.suffix}")
 
 

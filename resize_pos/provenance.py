@@ -50,6 +50,16 @@ def digest(tables: Mapping[str, NDArray[Any]]) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
+def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
+    """Give what the tables become, for a container that has no place for a record."""
+    return {
+        step.table.name: Geometry(
+            step.table.prefix, step.target, step.table.suffix, ("as it was planned",)
+        )
+        for step in plan.steps
+    }
+
+
 def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
     """Read back the grids that an earlier conversion recorded; anything malformed says nothing."""
     try:

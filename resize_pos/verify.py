@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.configs import Document, config_sizes
 from resize_pos.containers.base import Container
 from resize_pos.errors import OutputError, TableError
 from resize_pos.families import Role
 from resize_pos.locate import locate_tables
 from resize_pos.plan import Plan, make_plan
-from resize_pos.provenance import recorded_geometry
+from resize_pos.provenance import planned_geometry, recorded_geometry
 from resize_pos.rules.base import Surroundings
 from resize_pos.tables import Step
 from resize_pos.tensors import TensorInfo
@@ -33,9 +34,16 @@ def require_finite(name: str, array: NDArray[Any], where: str) -> None:
 
 
 def check_output(
-    output: Container, source: Container, plan: Plan, tables: Mapping[str, NDArray[Any]]
+    output: Container,
+    source: Container,
+    plan: Plan,
+    tables: Mapping[str, NDArray[Any]],
+    documents: Mapping[str, Document] | None = None,
 ) -> None:
-    """Check what was written: same tensors, shapes as planned, tables sound, nothing left to do."""
+    """Check what was written: same tensors, shapes as planned, tables sound, nothing left to do.
+
+    `documents` are the config files that were written with the weights.
+    """
     _check_shapes(output.tensors, source.tensors, plan)
     for step in plan.changes:
         array = output.read(step.table.name)
@@ -47,8 +55,12 @@ def check_output(
         from_size=plan.to_size if request.from_size else None,
         from_grid=None,
     )
-    around = Surroundings(output.tensors, again, known=recorded_geometry(output.metadata))
-    left = make_plan(locate_tables(around), again).changes
+    known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
+    around = Surroundings(output.tensors, again, config_sizes(documents or {}), known)
+    after = make_plan(locate_tables(around), again, documents)
+    if after.config_edits:
+        raise OutputError(f"the configs written are not final: {after.config_edits[0]}.")
+    left = after.changes
     if left:
         raise OutputError(
             f"the output would be resized again: {left[0].table.name} reads as "

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from resize_pos.containers import exchange
 from resize_pos.containers.staging import (
     PART_SUFFIX,
     output_error,
@@ -332,3 +333,102 @@ def test_a_disk_without_a_limit_holds_anything(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
     require_space(tmp_path, 10**15)
+
+
+def model(folder: Path, content: str) -> Path:
+    folder.mkdir()
+    (folder / "model.safetensors").write_text(content)
+    return folder
+
+
+def exchange_fails(*_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_folder_is_replaced_by_a_folder_when_forced(
+    atomic: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not atomic:
+        monkeypatch.setattr(exchange, "_exchanged", exchange_fails)
+    target = model(tmp_path / "model", "old")
+    with (
+        pytest.raises(OutputError, match="already exists"),
+        staged(target, force=False, folder=True),
+    ):
+        pytest.fail("the work was started")
+    with staged(target, force=True, folder=True) as stage:
+        model(stage, "new")
+        assert (target / "model.safetensors").read_text() == "old"
+    assert (target / "model.safetensors").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda it: type(it).__name__)
+def test_a_failure_leaves_the_old_folder(failure: BaseException, tmp_path: Path) -> None:
+    target = model(tmp_path / "model", "old")
+    with pytest.raises(type(failure)), staged(target, force=True, folder=True) as stage:
+        model(stage, "half")
+        raise failure
+    assert (target / "model.safetensors").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_exchanged", exchange_fails)
+    target = model(tmp_path / "model", "old")
+    rename = Path.rename
+
+    def fails_for_the_stage(path: Path, to: Path) -> Path:
+        if path.name.endswith(PART_SUFFIX):
+            raise system_error(errno.EACCES, path)
+        return rename(path, to)
+
+    with (
+        pytest.raises(OutputError, match="permission denied"),
+        staged(target, force=True, folder=True) as stage,
+    ):
+        model(stage, "new")
+        monkeypatch.setattr(Path, "rename", fails_for_the_stage)
+    assert (target / "model.safetensors").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_force_does_not_delete_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    target = tmp_path / "documents"
+    target.mkdir()
+    (target / "letter.txt").write_text("dear")
+    with (
+        pytest.raises(OutputError, match="holds no weights"),
+        staged(target, force=True, folder=True),
+    ):
+        pytest.fail("the work was started")
+    assert (target / "letter.txt").read_text() == "dear"
+
+
+def test_force_does_not_delete_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = model(tmp_path / "model", "old")
+    monkeypatch.chdir(target)
+    with (
+        pytest.raises(OutputError, match="cannot be replaced"),
+        staged(target, force=True, folder=True),
+    ):
+        pytest.fail("the work was started")
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_folder_never_replaces_a_file(kind: str, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    if kind == "file":
+        target.write_bytes(b"file")
+    else:
+        target.symlink_to(model(tmp_path / "elsewhere", "linked"))
+    with (
+        pytest.raises(OutputError, match="is not a folder"),
+        staged(target, force=True, folder=True),
+    ):
+        pytest.fail("the work was started")

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resize_pos.api import Inspection
+from resize_pos.cli._render_folder import show_configs
 from resize_pos.families import Family, Role
 from resize_pos.report.value import Report, Status
 from resize_pos.tables import Action, PositionTable, Step
@@ -61,6 +62,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
         size = f" ({_bytes(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
         print_line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
+    show_configs(console, report)
     if report.output is not None:
         print_line(
             console, Text.assemble(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))

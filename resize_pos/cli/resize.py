@@ -28,6 +28,8 @@ from resize_pos.request import Request
     help="Target [default: NAME-SIZE beside the source].",
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing target.")
+@click.option("--no-config", is_flag=True, help="Of a folder, convert the weights alone.")
+@click.option("--copy", is_flag=True, help="Copy unchanged files; else large ones are hard-linked.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show the plan and write nothing.")
 @click.option(
     "--report",
@@ -55,6 +57,8 @@ def command(
     checkpoint: Path,
     output: Path | None,
     force: bool,
+    no_config: bool,
+    copy: bool,
     dry_run: bool,
     device: str,
     reports: tuple[Path, ...],
@@ -70,6 +74,7 @@ def command(
     \b
       resize-pos vit.safetensors --from 224 --to 384
       resize-pos vit.safetensors --to 384x512 --like hf -o wide.safetensors
+      resize-pos model-folder/ --to 384        weights, config.json and processors together
       resize-pos odd.safetensors --pattern 'my_pos$' --axes '1 (p h w s) d' --to-grid 8x64
 
     The source is never modified; an existing target is refused without --force.
@@ -90,6 +95,8 @@ def command(
             device,
             hash_output=wants_document,
             limits=bounds,
+            edit_configs=not no_config,
+            copy=copy,
         )
     )
     write_reports(report, reports)

@@ -7,9 +7,23 @@ from pathlib import Path
 from resize_pos.containers.base import Container
 from resize_pos.containers.safetensors import SafetensorsFile
 
-__all__ = ["Container", "open_container"]
+__all__ = ["Container", "open_container", "writes_folder"]
 
 
 def open_container(path: Path) -> Container:
     """Open a checkpoint by what it is; only its header is read."""
+    if path.is_dir():
+        from resize_pos.containers.model_folder import ModelFolder
+
+        return ModelFolder.open(path, open_container)
+    if path.name.endswith(".json"):
+        from resize_pos.containers.sharded import ShardedCheckpoint, is_index
+
+        if is_index(path):
+            return ShardedCheckpoint.open(path, open_container)
     return SafetensorsFile.open(path)
+
+
+def writes_folder(container: Container) -> bool:
+    """Tell whether its copy is a folder, not a file."""
+    return container.path.is_dir() or container.path.name.endswith(".json")

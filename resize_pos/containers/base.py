@@ -19,6 +19,16 @@ class Copied:
 
     tensors: int
     bytes: int
+    files: int = 0  # of a folder: what is neither weights nor an edited config
+    linked: int = 0  # files that are hard links to the source's
+
+    def __add__(self, other: Copied) -> Copied:
+        return Copied(
+            self.tensors + other.tensors,
+            self.bytes + other.bytes,
+            self.files + other.files,
+            self.linked + other.linked,
+        )
 
 
 class Container(Protocol):

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from resize_pos.containers.exchange import replace_folder, require_replaceable
 from resize_pos.errors import OutputError
 
 PART_SUFFIX = ".resize-pos-part"
@@ -58,10 +59,10 @@ def require_writable(folder: Path) -> None:
         )
 
 
-def require_absent(target: Path, *, force: bool) -> bool:
+def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
     """Refuse a target that exists, unless `force`; tell whether one would be replaced.
 
-    A folder or a device is refused in any case.
+    A file never replaces a folder, nor a folder a file; a device is refused in any case.
     """
     try:
         mode = target.lstat().st_mode
@@ -69,10 +70,16 @@ def require_absent(target: Path, *, force: bool) -> bool:
         return False
     except OSError as error:
         raise output_error(target, error) from error
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(mode) and not folder:
         raise OutputError(f"{target}: is a folder.", "Name a file inside it with -o.")
-    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+    if folder and not stat.S_ISDIR(mode):
+        raise OutputError(
+            f"{target}: is not a folder, but the output is one.", "Name another folder with -o."
+        )
+    if not folder and not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         raise OutputError(f"{target}: is not a regular file.", "Name another file with -o.")
+    if force and folder:
+        require_replaceable(target)
     if not force:
         raise OutputError(
             f"{target}: already exists.", "Pass --force to replace it, or name another with -o."
@@ -95,22 +102,25 @@ def require_space(folder: Path, needed_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def staged(target: Path, *, force: bool) -> Iterator[Path]:
+def staged(target: Path, *, force: bool, folder: bool = False) -> Iterator[Path]:
     """Yield a fresh path beside `target`; rename it there on success, remove it on any failure.
 
     An existing target is refused unless `force`; then it is replaced in one step, and only after
-    the new bytes have reached the disk. A folder or a device is never replaced.
+    the new bytes have reached the disk. A folder is replaced by a folder only, a device never.
     """
     require_writable(target.parent)
-    require_absent(target, force=force)
+    require_absent(target, force=force, folder=folder)
     stage = _stage_path(target)
     try:
         yield stage
-        replaces = require_absent(target, force=force)
-        if replaces and stage.is_file():
-            _sync(stage)
-        # Where the system has a rename that refuses to overwrite (Windows), it is the one used.
-        (stage.replace if force else stage.rename)(target)
+        replaces = require_absent(target, force=force, folder=folder)
+        if replaces:
+            _sync_tree(stage)
+        if replaces and folder:
+            replace_folder(stage, target)
+        else:
+            # Where the system has a rename that refuses to overwrite (Windows), it is the one used.
+            (stage.replace if force else stage.rename)(target)
     except BaseException as error:
         _remove(stage)
         if isinstance(error, OutputError) and stage.name in error.message:
@@ -132,6 +142,17 @@ def _stage_path(target: Path) -> Path:
         stage = target.with_name(f".{stem}.{secrets.token_hex(4)}{PART_SUFFIX}")
         if not os.path.lexists(stage):
             return stage
+
+
+def _sync_tree(stage: Path) -> None:
+    if stage.is_file():
+        _sync(stage)
+    for folder, _, files in os.walk(stage):
+        for name in files:
+            path = Path(folder, name)
+            # What is linked has been on the disk before.
+            if path.is_file() and path.lstat().st_nlink == 1:
+                _sync(path)
 
 
 def _sync(path: Path) -> None:

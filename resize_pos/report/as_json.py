@@ -15,6 +15,7 @@ from resize_pos.health import Health
 from resize_pos.measures.catalogue import Peer
 from resize_pos.report.value import Report, TableReport
 from resize_pos.request import Request
+from resize_pos.sources import source_name
 from resize_pos.tables import PositionTable, Step, stored_grid
 from resize_pos.verdict import LABEL, Check
 
@@ -27,13 +28,32 @@ def report_document(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "source": str(report.source),
+        "source": source_name(report.source),
         "output": None if report.output is None else str(report.output),
         "status": report.status.value,
         "request": request_document(report.plan.request),
         "tables": [_table_report(table) for table in report.tables],
-        "copied": {"tensors": report.copied.tensors, "bytes": report.copied.bytes},
-        "config_edits": [],
+        "copied": {
+            "tensors": report.copied.tensors,
+            "bytes": report.copied.bytes,
+            "files": report.copied.files,
+            "linked": report.copied.linked,
+        },
+        "left_out": [{"name": entry.name, "reason": entry.reason} for entry in report.left_out],
+        "config_edits": [
+            {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
+            for edit in report.plan.config_edits
+        ],
+        "config_advice": [
+            {
+                "library": advice.library,
+                "file": advice.file,
+                "key": advice.key,
+                "from": advice.before,
+                "to": advice.after,
+            }
+            for advice in report.config_advice
+        ],
         "checks": checks_document(report.checks),
         "verdict": report.verdict.value,
         "judged_by": LABEL,

@@ -8,7 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION
+from resize_pos.config_advice import ConfigAdvice
 from resize_pos.containers.base import Copied
+from resize_pos.containers.model_folder import LeftOut
 from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
 from resize_pos.tables import Action, Step
@@ -54,6 +56,9 @@ class Report:
     copied: Copied
     seconds: float
     sha256: str | None = None  # of the output; only computed when a document is asked for
+    config_advice: tuple[ConfigAdvice, ...] = ()  # what is left to the user
+    left_out: tuple[LeftOut, ...] = ()  # files of a folder that its copy does not get
+    copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -68,7 +73,8 @@ class Report:
     @property
     def fine_tune(self) -> FineTune:
         """Advice for what comes next."""
-        names = tuple(t.step.table.name for t in self.tables if t.step.action is Action.RESIZE)
+        resized = [t.step.table.name for t in self.tables if t.step.action is Action.RESIZE]
+        names = tuple(dict.fromkeys(self.copies.get(name, name) for name in resized))
         if not names:
             return FineTune((), NOTHING)
         suggestion = SUGGESTION if self.verdict is Level.OK else AFTER_A_WARNING

@@ -1,0 +1,142 @@
+"""A config's values before and after a transfer, whatever form they are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from resize_pos.config_places import Kind
+from resize_pos.configs import as_size
+from resize_pos.families import Role
+from resize_pos.geometry import Grid, Size
+from resize_pos.tables import Action, Step
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEdit:
+    """One value of one config file, before and after."""
+
+    file: str
+    path: tuple[str, ...]
+    before: Any  # None: the key was not there, its library's default held
+    after: Any
+
+    @property
+    def key(self) -> str:
+        """The path with dots."""
+        return ".".join(self.path)
+
+    def __str__(self) -> str:
+        before = "(not set)" if self.before is None else self.before
+        return f"{self.file}: {self.key} {before} → {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What changes, as far as a config can name it."""
+
+    from_size: Size | None = None
+    to_size: Size | None = None
+    from_grid: Grid | None = None
+    to_grid: Grid | None = None
+    lengths: Mapping[int, int] = field(default_factory=dict)  # old → new, with and without offset
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Transfer:
+        """Read it off the steps of a plan: the first image table, and every text table."""
+        lengths: dict[int, int] = {}
+        images = []
+        for step in steps:
+            table = step.table
+            if table.role is Role.ABSOLUTE:
+                images.append(step)
+            elif table.role is Role.SEQUENCE and step.action is not Action.KEEP:
+                extra = table.prefix + table.suffix
+                before, after = table.grid.cells, step.target.cells
+                lengths[before + extra] = after + extra
+                lengths.setdefault(before, after)
+        moved = [step for step in images if step.action is not Action.KEEP] or images
+        if not moved:
+            return cls(lengths=lengths)
+        table, target = moved[0].table, moved[0].target
+        patch = table.patch
+        return cls(
+            None if patch is None else table.grid.pixels(patch),
+            None if patch is None else target.pixels(patch),
+            table.grid,
+            target,
+            lengths,
+        )
+
+
+def as_pixels(size: Size) -> object:
+    """Say a size as configs do: one number where one will do."""
+    return size.height if size.height == size.width else [size.height, size.width]
+
+
+def _new_size(value: object, transfer: Transfer) -> object:
+    size = transfer.to_size
+    assert size is not None
+    if type(value) is int:
+        return as_pixels(size)
+    if isinstance(value, dict):
+        return {**value, "height": size.height, "width": size.width}
+    if isinstance(value, list) and as_size(value) is not None:
+        if len(value) == 1:
+            return [size.height] if size.height == size.width else [size.height, size.width]
+        return [*value[:-2], size.height, size.width]
+    return None
+
+
+def _new_grid(value: object, transfer: Transfer) -> object:
+    old, new = transfer.from_grid, transfer.to_grid
+    assert old is not None and new is not None
+    pairs = {old.height: new.height, old.width: new.width}
+    if type(value) is int:
+        return pairs.get(value)
+    return [new.height, new.width] if value == [old.height, old.width] else None
+
+
+def _new_cells(value: object, transfer: Transfer) -> object:
+    assert transfer.from_grid is not None and transfer.to_grid is not None
+    return transfer.to_grid.cells if value == transfer.from_grid.cells else None
+
+
+def _new_tokens(value: object, transfer: Transfer) -> object:
+    assert transfer.from_grid is not None and transfer.to_grid is not None
+    if type(value) is not int or value < 1:
+        return None
+    before, after = transfer.from_grid.cells, transfer.to_grid.cells
+    whole = value * after % before == 0 and (before % value == 0 or value % before == 0)
+    return value * after // before if whole else None
+
+
+def _new_multiples(value: object, transfer: Transfer) -> object:
+    old, new = transfer.from_size, transfer.to_size
+    assert old is not None and new is not None
+    if not isinstance(value, list):
+        return None
+    scaled = []
+    for entry in value:
+        pair = entry if isinstance(entry, list) and len(entry) == 2 else None
+        if pair is None or not all(type(part) is int for part in pair):
+            return None
+        if pair[0] % old.height or pair[1] % old.width:
+            return None
+        scaled.append([pair[0] // old.height * new.height, pair[1] // old.width * new.width])
+    return scaled
+
+
+_NEW_VALUES: Mapping[Kind, Callable[[object, Transfer], object]] = {
+    Kind.SIZE: _new_size,
+    Kind.GRID: _new_grid,
+    Kind.CELLS: _new_cells,
+    Kind.TOKENS: _new_tokens,
+    Kind.MULTIPLES: _new_multiples,
+}
+
+
+def new_value(kind: Kind, value: object, transfer: Transfer) -> Any:
+    """Give what a value becomes, in the form it has; None: it is not about this table."""
+    return _NEW_VALUES[kind](value, transfer)

@@ -1,0 +1,129 @@
+"""Model folders as the real libraries save them: small models with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from resize_pos.containers import open_container
+from resize_pos.errors import ContainerError
+
+V: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+
+
+def reads_torch(tmp_path: Path) -> bool:
+    """Tell whether torch zip files can be opened yet."""
+    path = tmp_path / "probe.bin"
+    torch.save({"w": torch.zeros(2)}, path)
+    try:
+        open_container(path)
+    except ContainerError:
+        return False
+    finally:
+        path.unlink()
+    return True
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Read a folder, subfolders included, byte by byte."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def save_hf(model: Any, processor: Any, folder: Path, **options: Any) -> Path:
+    """Save as transformers does, with a file and a subfolder that are none of its business."""
+    model.save_pretrained(folder, **options)
+    if processor is not None:
+        processor.save_pretrained(folder)
+    (folder / "README.md").write_text("# a model\n", encoding="utf-8")
+    (folder / "extra").mkdir()
+    (folder / "extra" / "notes.txt").write_text("kept\n", encoding="utf-8")
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class HFModel:
+    """A model of 4×4 patches, the processor that feeds it, and a size it can take."""
+
+    name: str
+    make: Callable[[Any], Any]
+    make_processor: Callable[[Any], Any]
+    to: str = "96x128"
+    text: bool = False
+
+    def model(self) -> Any:
+        import transformers
+
+        return self.make(transformers)
+
+    def processor(self) -> Any:
+        import transformers
+
+        return self.make_processor(transformers)
+
+    def model_class(self) -> Any:
+        return type(self.model())
+
+    def forward(self, model: Any, pixels: torch.Tensor) -> None:
+        """Run it; a table that does not fit its input raises."""
+        words = {"input_ids": torch.tensor([[1, 2, 3]])} if self.text else {}
+        model(pixel_values=pixels, **words)
+
+
+def vit_model(**options: Any) -> Any:
+    """A classifier in transformers' layout, 64 px at patch 16."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return ViTForImageClassification(
+        ViTConfig(image_size=64, patch_size=16, num_labels=3, **{**V, **options})
+    )
+
+
+_SMALL = {"size": {"height": 64, "width": 64}}
+_CROPPED = {"size": {"shortest_edge": 72}, "crop_size": {"height": 64, "width": 64}}
+_TEXT = {"vocab_size": 100, "max_position_embeddings": 12, **V}
+_TOWER = {"image_size": 64, "patch_size": 16, **V}
+
+HF_MODELS: Mapping[str, HFModel] = {
+    model.name: model
+    for model in (
+        HFModel("vit", lambda _: vit_model(), lambda hf: hf.ViTImageProcessor(**_SMALL)),
+        HFModel(
+            "deit",
+            lambda hf: hf.DeiTModel(hf.DeiTConfig(**_TOWER)),
+            lambda hf: hf.ViTImageProcessor(**_SMALL),
+        ),
+        HFModel(
+            "dinov2",
+            lambda hf: hf.Dinov2Model(hf.Dinov2Config(image_size=64, patch_size=16, **V)),
+            lambda hf: hf.BitImageProcessor(**_CROPPED),
+            to="96",
+        ),
+        HFModel(
+            "clip",
+            lambda hf: hf.CLIPModel(hf.CLIPConfig(vision_config=_TOWER, text_config=_TEXT)),
+            lambda hf: hf.CLIPImageProcessor(**_CROPPED),
+            to="96",
+            text=True,
+        ),
+        HFModel(
+            "siglip",
+            lambda hf: hf.SiglipModel(hf.SiglipConfig(vision_config=_TOWER, text_config=_TEXT)),
+            lambda hf: hf.SiglipImageProcessor(**_SMALL),
+            to="96",
+            text=True,
+        ),
+    )
+}
