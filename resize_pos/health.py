@@ -103,7 +103,7 @@ def _kind(numbers: Mapping[str, float]) -> Kind:
     small = abs(numbers["lag1_z"]) < SMALL_Z
     if numbers["participation"] > UNTRAINED_PARTICIPATION and small:
         return Kind.UNTRAINED
-    if numbers["participation"] < LEARNED_PARTICIPATION and small:
+    if numbers["participation"] < LEARNED_PARTICIPATION and abs(numbers["order_z"]) < SMALL_Z:
         return Kind.SHUFFLED
     return Kind.LEARNED
 

@@ -32,17 +32,19 @@ def measure_lone(grid: Wide) -> dict[str, float]:
         return values
     vectors = unit(varying)
     steps = np.einsum("nd,nd->n", vectors[:-1], vectors[1:])
-    values["participation"] = participation(varying)
+    values["participation"], dimensions = participation(varying)
     values["lag1_cosine"] = _within_rows(steps, width)
     values["lag1_z"] = values["lag1_cosine"] * float(np.sqrt(rows.size))
+    # Vectors in few dimensions are similar by chance: against those odds, is there any order?
+    values["order_z"] = values["lag1_cosine"] * float(np.sqrt(len(rows) * dimensions))
     values |= _chunks(steps)
     values |= _row_ends(steps, width)
     values |= _row_period(vectors, width)
     return values
 
 
-def participation(varying: Wide) -> float:
-    """Participation ratio of the covariance spectrum over that of white noise of the same shape.
+def participation(varying: Wide) -> tuple[float, float]:
+    """Participation ratio of the covariance spectrum over that of white noise, and as it is.
 
     (Σλ)²/Σλ² = tr(G)²/tr(G²) for the Gram matrix G, and N·D/(N + D) for white noise.
     """
@@ -51,7 +53,7 @@ def participation(varying: Wide) -> float:
     count, channels = sample.shape
     total = float(np.trace(gram))
     spectrum = ratio(total * total, float(np.einsum("ij,ij->", gram, gram)))
-    return float(spectrum * (count + channels) / (count * channels))
+    return float(spectrum * (count + channels) / (count * channels)), float(spectrum)
 
 
 def _repeated(rows: Wide) -> float:

@@ -225,6 +225,8 @@ def _at(length: int, places: int) -> tuple[NDArray[np.intp], NDArray[np.intp], W
 def structure(source: Wide, target: Wide) -> dict[str, float]:
     """Correlate the Gram matrices of both tables, read at the same places."""
     coarsest = min(max(source.shape[1:3]), max(target.shape[1:3]), _LATTICE)
+    if coarsest < 2:
+        return {}
     mean = merged(source).mean(axis=(0, 1))
     grams = []
     for grid in (source, target):
