@@ -451,6 +451,7 @@ def test_a_file_that_changed_since_it_was_opened_is_refused(file: Path, tmp_path
         container.read("w")
     with pytest.raises(ContainerError, match="changed since it was opened"):
         container.write(tmp_path / "stage", {}, {})
+    assert not (tmp_path / "stage").exists()
     file.unlink()
     with pytest.raises(ContainerError, match="cannot be read"):
         container.read("w")
@@ -600,10 +601,10 @@ def test_the_bulk_keeps_its_place_within_a_page(
 ) -> None:
     content = consecutive(
         [
-            ("first", "F32", [2]),
+            ("first", "F32", [2000]),
             ("table", stored, [6]),
-            ("bulk", "F32", [3000]),
-            ("more", "F32", [2]),
+            ("bulk", "F32", [1500]),  # with its neighbour, the largest range
+            ("more", "F32", [1500]),
         ]
     )
     header, start, _ = raw(content)

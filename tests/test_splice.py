@@ -177,6 +177,36 @@ def test_a_way_that_failed_is_not_tried_again(
     assert len(tried) == 1
 
 
+@pytest.mark.parametrize("answer", [refuse(errno.EXDEV), lambda *_, **__: 0])
+def test_sendfile_is_tried_before_the_buffered_copy(
+    answer: Callable[..., int], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = getattr(os, "sendfile", None)
+    if real is None:
+        pytest.skip("no sendfile here")
+    asked: list[int] = []
+
+    def noting(stage: int, source: int, offset: int, count: int) -> int:
+        asked.append(count)
+        return int(real(stage, source, offset, count))
+
+    monkeypatch.setattr(os, "copy_file_range", answer, raising=False)
+    monkeypatch.setattr(os, "sendfile", noting)
+    write_spliced(source, tmp_path / "stage", [CopyRange(0, 5000)])
+    assert asked == [5000]
+
+
+def test_short_writes_are_continued(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    absent(monkeypatch, "copy_file_range", "sendfile")
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:1000]))
+    segments: list[Segment] = [NewBytes(CONTENT), CopyRange(0, len(CONTENT))]
+    assert write_spliced(source, tmp_path / "stage", segments) == 2 * len(CONTENT)
+    assert (tmp_path / "stage").read_bytes() == CONTENT * 2
+
+
 def test_adjacent_ranges_become_one_copy() -> None:
     pieces: list[Segment] = [
         CopyRange(0, 10),
