@@ -47,6 +47,9 @@ class Options(TypedDict, total=False):
     method: str
     antialias: bool
     like: str
+    to_window: GridLike
+    from_window: GridLike
+    relative_like: str
 
 
 @dataclass(frozen=True, slots=True)

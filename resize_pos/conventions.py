@@ -43,6 +43,41 @@ class Resampling:
         return ", ".join(parts)
 
 
+class OffsetMethod(StrEnum):
+    """The kernel that interpolates between offsets."""
+
+    BICUBIC = "bicubic"
+    BILINEAR = "bilinear"
+    SPLINE = "cubic spline"  # interpolating, not-a-knot: what FITPACK gives without smoothing
+
+
+class Spacing(StrEnum):
+    """Where the source's offsets lie among the target's."""
+
+    UNIFORM = "uniform"  # the window is stretched as a whole, offset zero stays in the middle
+    GEOMETRIC = "geometric"  # near offsets stay, far ones are spread: see progression.py
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResampling:
+    """One exact way to resample a table of offsets."""
+
+    method: OffsetMethod = OffsetMethod.BICUBIC
+    spacing: Spacing = Spacing.UNIFORM
+    antialias: bool = False
+    ratio: float | None = None  # of the progression, where it is fixed
+    extrapolate: bool = False  # beyond the source's reach: go on, or stay at the last value
+    folded: bool = False  # a table of distances |Δ| is resampled as if it were an image
+
+    def __str__(self) -> str:
+        parts = [self.method.value, f"{self.spacing.value} offsets"]
+        if self.antialias:
+            parts.append("antialias")
+        if self.folded:
+            parts.append("distances as an image")
+        return ", ".join(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Convention:
     """What a named library does when it resizes a table of its own."""
@@ -50,6 +85,15 @@ class Convention:
     name: str
     resampling: Resampling
     source: str  # where that library says so
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeConvention:
+    """What a named library does when it resizes a relative table of its own."""
+
+    name: str
+    resampling: OffsetResampling
+    source: str
 
 
 def _like(
@@ -77,10 +121,45 @@ CONVENTIONS: Mapping[str, Convention] = {
 }
 
 # Relative tables are resampled in offset space, by default as the family's own library does it.
-RELATIVE_CONVENTIONS: Mapping[str, Convention] = {
-    convention.name: convention
-    for convention in (
-        _like("sam", _LINEAR, False, _HALF, "segment_anything/modeling/image_encoder.py:304-315"),
+_UNIFORM, _GEOMETRIC = Spacing.UNIFORM, Spacing.GEOMETRIC
+RELATIVE_CONVENTIONS: Mapping[str, RelativeConvention] = {
+    name: RelativeConvention(name, how, source)
+    for name, how, source in (
+        (
+            "swin",
+            OffsetResampling(OffsetMethod.BICUBIC, _UNIFORM),
+            "Swin-Transformer utils.py:75-82; timm/layers/pos_embed_rel.py: …_table_simple",
+        ),
+        (
+            "beit",
+            OffsetResampling(OffsetMethod.SPLINE, _GEOMETRIC),
+            "unilm beit/run_class_finetuning.py:351-411; mmpretrain utils/embed.py:62-115",
+        ),
+        (
+            "timm",
+            OffsetResampling(OffsetMethod.BILINEAR, _GEOMETRIC),
+            "timm/layers/pos_embed_rel.py: resize_rel_pos_bias_table",
+        ),
+        (
+            "sam",
+            OffsetResampling(OffsetMethod.BILINEAR, _UNIFORM),
+            "segment_anything/modeling/image_encoder.py:304-315",
+        ),
+        (
+            "hf",
+            OffsetResampling(OffsetMethod.BILINEAR, _UNIFORM),
+            "transformers models/beit: BeitRelativePositionBias.forward",
+        ),
+        (
+            "eva",
+            OffsetResampling(OffsetMethod.SPLINE, _GEOMETRIC, ratio=1.0903078, extrapolate=True),
+            "EVA EVA-02/asuka/run_class_finetuning.py:491-520: decoupled tables",
+        ),
+        (
+            "tinyvit",
+            OffsetResampling(OffsetMethod.BICUBIC, _UNIFORM, antialias=True, folded=True),
+            "timm/layers/pos_embed_rel.py: resize_rel_pos_bias_table_levit",
+        ),
     )
 }
 

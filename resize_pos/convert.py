@@ -18,6 +18,7 @@ from resize_pos.containers.staging import require_absent, require_space, require
 from resize_pos.errors import ResizePosError
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
+from resize_pos.operations import Rebuild
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
 from resize_pos.report.value import Report, Status, TableReport
@@ -163,7 +164,7 @@ def _convert(
     around = Neighbours(container.tensors, container.read)
     tables = [
         _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
-        if step.table.name in after
+        if step.table.name in after and not isinstance(step.operation, Rebuild)
         else TableReport(step)
         for step in plan.steps
     ]

@@ -6,21 +6,27 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from resize_pos.operations import Rebuild, Resample, ResampleOffsets
 from resize_pos.tables import Step, stored_grid
 from resize_pos.transforms.absolute import resize_absolute
+from resize_pos.transforms.derived import rebuild
+from resize_pos.transforms.relative import resize_relative
 
 
 def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[Any]:
-    """Resize one table; relative ones are resampled in offset space."""
-    table, operation = step.table, step.operation
-    assert operation is not None
-    return resize_absolute(
-        array,
-        table.layout,
-        table.prefix,
-        stored_grid(table.role, table.grid),
-        table.suffix,
-        stored_grid(table.role, step.target),
-        operation.resampling,
-        device,
-    )
+    """Carry out what the step says; relative tables are resampled in offset space."""
+    table = step.table
+    source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
+    match step.operation:
+        case Resample(resampling):
+            return resize_absolute(
+                array, table.layout, table.prefix, source, table.suffix, target, resampling, device
+            )
+        case ResampleOffsets(how, signed):
+            return resize_relative(
+                array, table.layout, source, table.suffix, target, how, signed=signed
+            )
+        case Rebuild() as how:
+            return rebuild(table.name, array, how, step.target_shape)
+        case None:
+            return array

@@ -11,10 +11,16 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from resize_pos.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Convention
+from resize_pos.conventions import (
+    CONVENTIONS,
+    RELATIVE_CONVENTIONS,
+    Convention,
+    RelativeConvention,
+)
 from resize_pos.errors import ResizePosError, UsageError
 from resize_pos.layout import Layout
 from resize_pos.tensors import TensorInfo
+from resize_pos.windows import DerivedRule, WindowRule
 
 _STEM = r"(?P<stem>(?:.*[./])?)"
 
@@ -24,7 +30,9 @@ class Role(StrEnum):
 
     ABSOLUTE = "absolute"  # a patch of the image
     RELATIVE = "relative"  # an offset between two patches
+    DISTANCE = "distance"  # a distance |Δ| between two patches
     SEQUENCE = "sequence"  # a token of a text
+    DERIVED = "derived"  # nothing of its own: computed from the geometry of other tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +67,17 @@ class Family:
     requires: tuple[str, ...] = ()  # each entry: alternatives separated by "|"
     absent: tuple[str, ...] = ()
     follows: str | None = None
-    convention: Convention | None = None
+    convention: Convention | RelativeConvention | None = None
+    windows: WindowRule | None = None
+    derived: DerivedRule | None = None
     source: str = ""
 
     def stem(self, name: str) -> str | None:
         """Match a tensor's name; give what stands before the key, or None."""
         found = _compiled(self.key).fullmatch(name)
-        return None if found is None else found["stem"]
+        if found is None or (self.windows is not None and self.windows.place(name) is None):
+            return None
+        return found["stem"]
 
     def objection(self, stem: str, tensors: Mapping[str, TensorInfo], shape: Sequence[int]) -> str:
         """Say why a tensor whose name matches is not of this family; empty when it is."""
@@ -141,7 +153,9 @@ def custom_family(pattern: str, axes: str) -> Family:
 _REQUIRED = frozenset({"name", "title", "role", "key", "axes", "source"})
 _OWNERS = frozenset({"prefix", "suffix"})
 _NAMES = frozenset({"patch", "requires", "absent"})
-_OPTIONAL = _OWNERS | _NAMES | {"follows", "convention"}
+_RULES = {"windows": WindowRule.parse, "derived": DerivedRule.parse}
+_SCALAR = Layout("scalar", ())  # a single number, such as CLIP's input_resolution
+_OPTIONAL = _OWNERS | _NAMES | set(_RULES) | {"follows", "convention"}
 
 
 def _family(entry: Mapping[str, Any]) -> Family:
@@ -158,18 +172,26 @@ def _family(entry: Mapping[str, Any]) -> Family:
         values: dict[str, Any] = {key: entry[key] for key in ("name", "title", "key", "source")}
         values |= {key: tuple(map(Owner.parse, entry[key])) for key in _OWNERS & set(entry)}
         values |= {key: tuple(entry[key]) for key in _NAMES & set(entry)}
-        values["axes"] = tuple(map(Layout.parse, entry["axes"]))
+        values |= {key: parse(entry[key]) for key, parse in _RULES.items() if key in entry}
+        values["axes"] = tuple(
+            _SCALAR if axes == _SCALAR.pattern else Layout.parse(axes) for axes in entry["axes"]
+        )
         values["follows"] = entry.get("follows")
-        values["convention"] = _convention(role, entry.get("convention"))
+        if not (role is Role.RELATIVE and "derived" in entry):
+            values["convention"] = _convention(role, entry.get("convention"))
     except (ResizePosError, ValueError, re.error) as error:
         raise ResizePosError(f"families: {name!r}: {error}") from error
     return Family(role=role, **values)
 
 
-def _convention(role: Role, name: str | None) -> Convention | None:
-    table = {Role.ABSOLUTE: CONVENTIONS, Role.RELATIVE: RELATIVE_CONVENTIONS, Role.SEQUENCE: {}}
-    if name is None and role is Role.SEQUENCE:
+def _convention(role: Role, name: str | None) -> Convention | RelativeConvention | None:
+    table: Mapping[Role, Mapping[str, Convention | RelativeConvention]] = {
+        Role.ABSOLUTE: CONVENTIONS,
+        Role.RELATIVE: RELATIVE_CONVENTIONS,
+        Role.DISTANCE: RELATIVE_CONVENTIONS,
+    }
+    if name is None and role in (Role.SEQUENCE, Role.DERIVED):
         return None
-    if name is None or name not in table[role]:
+    if name is None or name not in table.get(role, {}):
         raise ValueError(f"no convention {name!r} for {role} tables")
     return table[role][name]

@@ -14,8 +14,10 @@ from resize_pos.families import Role
 from resize_pos.geometry import Size
 from resize_pos.request import Request
 from resize_pos.rules import RULES
-from resize_pos.tables import Action, Located, NearMiss, PositionTable, Step
+from resize_pos.tables import Action, Located, NearMiss, PositionTable, Step, keep
 from resize_pos.tensors import DTYPES
+
+_IMAGE = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,23 @@ def make_plan(
 
     `documents` are the config files that lie with the weights; what they state is changed along.
     """
-    if request.to_size is None and request.to_grid is None:
+    if not request.to_image and request.to_window is None:
         raise UsageError("no target is given.", hint="pass --to SIZE, for example --to 384.")
     if located.unsettled:
         raise located.unsettled[0].error
-    if not any(table.role is Role.ABSOLUTE for table in located.tables):
+    if not any(table.role in _IMAGE for table in located.tables):
         raise _nothing_found(located, request)
+    _require_windows(located, request)
     planned: dict[str, Step] = {}
     for role, rule in RULES.items():
         for table in located.tables:
             if table.role is role:
-                planned[table.name] = rule.plan(table, request, planned)
+                asked = request.to_image or role is not Role.ABSOLUTE
+                planned[table.name] = (
+                    rule.plan(table, request, planned)
+                    if asked
+                    else keep(table, "no image size was asked for (--to)")
+                )
     steps = tuple(planned[table.name] for table in located.tables)
     for step in steps:
         if step.action is Action.RESIZE:
@@ -66,6 +74,10 @@ def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
     """Name the target: `NAME-384.suffix` beside the source; by its grid if pixels are unknown."""
     size, grid = plan.request.to_size or plan.to_size, plan.request.to_grid
     tag = str(size) if size is not None or grid is None else f"grid{grid.height}x{grid.width}"
+    window = plan.request.to_window
+    if window is not None:
+        shown = f"window{Size(window.height, window.width)}"
+        tag = f"{tag}-{shown}" if plan.request.to_image else shown
     if folder:
         return source.with_name(f"{source.name}-{tag}")
     return source.with_name(f"{source.stem}-{tag}{source.suffix}")
@@ -77,6 +89,15 @@ def _sizes(steps: tuple[Step, ...]) -> tuple[Size | None, Size | None]:
         if patch is not None:
             return step.table.grid.pixels(patch), step.target.pixels(patch)
     return None, None
+
+
+def _require_windows(located: Located, request: Request) -> None:
+    if request.to_window is None or any(t.reach and t.reach.nominal for t in located.tables):
+        return
+    raise UsageError(
+        f"--to-window {request.to_window}: no table in this file follows a window.",
+        hint="pass --to SIZE; `resize-pos inspect` says what each table follows.",
+    )
 
 
 def _require_floating(table: PositionTable) -> None:

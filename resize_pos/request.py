@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resize_pos.conventions import CONVENTIONS, DEFAULT, Method, Resampling
+from resize_pos.conventions import (
+    CONVENTIONS,
+    DEFAULT,
+    RELATIVE_CONVENTIONS,
+    Method,
+    RelativeConvention,
+    Resampling,
+)
 from resize_pos.errors import UsageError
 from resize_pos.geometry import Grid, Size
 
@@ -28,6 +35,14 @@ class Request:
     axes: str | None = None
     like: str | None = None
     resampling: Resampling = DEFAULT.resampling
+    to_window: Grid | None = None  # of the models whose relative tables follow a window
+    from_window: Grid | None = None
+    relative: RelativeConvention | None = None  # None: what the family's own library does
+
+    @property
+    def to_image(self) -> bool:
+        """Whether a target for the image tables is given."""
+        return self.to_size is not None or self.to_grid is not None
 
     @classmethod
     def make(
@@ -46,6 +61,9 @@ class Request:
         method: str | None = None,
         antialias: bool | None = None,
         like: str | None = None,
+        to_window: GridLike | None = None,
+        from_window: GridLike | None = None,
+        relative_like: str | None = None,
     ) -> Request:
         """Read loosely typed options; refuse what is malformed or contradicts itself."""
         _exclusive(("--to", to), ("--to-grid", to_grid))
@@ -72,6 +90,9 @@ class Request:
             axes=axes,
             like=like,
             resampling=choose_resampling(method, antialias, like),
+            to_window=None if to_window is None else Grid.parse(to_window, "--to-window"),
+            from_window=None if from_window is None else Grid.parse(from_window, "--from-window"),
+            relative=None if relative_like is None else _relative(relative_like),
         )
 
 
@@ -102,6 +123,15 @@ def choose_resampling(
             raise UsageError("--antialias has no meaning with --method nearest.")
         return Resampling(chosen, antialias=False)
     return Resampling(chosen, antialias=True if antialias is None else antialias)
+
+
+def _relative(name: str) -> RelativeConvention:
+    if name not in RELATIVE_CONVENTIONS:
+        raise UsageError(
+            f"--relative-like {name!r} is not a known convention.",
+            hint=f"known ones: {', '.join(RELATIVE_CONVENTIONS)}.",
+        )
+    return RELATIVE_CONVENTIONS[name]
 
 
 def _exclusive(*flags: tuple[str, object]) -> None:

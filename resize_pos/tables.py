@@ -11,6 +11,7 @@ from resize_pos.geometry import Grid, Size
 from resize_pos.layout import Layout
 from resize_pos.operations import Operation
 from resize_pos.tensors import TensorInfo
+from resize_pos.windows import Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class PositionTable:
     suffix: int = 0
     patch: Size | None = None
     evidence: tuple[str, ...] = ()
-    follows: str | None = None  # the absolute table whose grid this one shares
+    follows: str | None = None  # the table whose geometry this one shares
+    reach: Reach | None = None  # what is known of a relative table's window
 
     @property
     def name(self) -> str:

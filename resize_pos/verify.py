@@ -17,7 +17,7 @@ from resize_pos.locate import locate_tables
 from resize_pos.plan import Plan, make_plan
 from resize_pos.provenance import planned_geometry, recorded_geometry
 from resize_pos.rules.base import Surroundings
-from resize_pos.tables import Step
+from resize_pos.tables import Action, Step, stored_grid
 from resize_pos.tensors import TensorInfo
 
 
@@ -86,10 +86,11 @@ def _check_shapes(
 
 def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
     table = step.table
-    if table.role is Role.RELATIVE:
+    if table.role is Role.DERIVED or step.action is not Action.RESIZE:
         return
-    old = table.layout.unfold(before, table.prefix, table.grid, table.suffix)
-    new = table.layout.unfold(after, table.prefix, step.target, table.suffix)
+    source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
+    old = table.layout.unfold(before, table.prefix, source, table.suffix)
+    new = table.layout.unfold(after, table.prefix, target, table.suffix)
     for kept, written in ((old.prefix, new.prefix), (old.suffix, new.suffix)):
         if kept.tobytes() != written.tobytes():
             raise OutputError(f"{table.name}: prefix or suffix rows were not kept bit for bit.")

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "resize_pos"
 HOUSE: tuple[tuple[str, ...], ...] = (
     ("_version", "errors"),
     ("geometry", "json_text"),
-    ("tensors", "layout", "conventions"),
+    ("tensors", "layout", "conventions", "windows", "progression"),
     ("operations", "kernels"),
     ("transforms", "containers"),
     ("families", "config_places"),

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from resize_pos.conventions import CONVENTIONS, Method
+from resize_pos.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Method
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -29,6 +29,11 @@ SOURCE_OPTIONS = _stack(
         help="Image size of the checkpoint; optional, cross-checked.",
     ),
     click.option("--from-grid", metavar="HxW", help="Grid of the checkpoint, in patches."),
+    click.option(
+        "--from-window",
+        metavar="N|HxW",
+        help="Attention window of the checkpoint, where the file leaves it open.",
+    ),
     click.option(
         "--patch", metavar="N|HxW", help="Patch size in pixels; read from the file if it is there."
     ),
@@ -61,6 +66,11 @@ METHOD_OPTIONS = _stack(
     ),
     click.option(
         "--like", type=click.Choice(list(CONVENTIONS)), help="Do exactly what this library does."
+    ),
+    click.option(
+        "--relative-like",
+        type=click.Choice(list(RELATIVE_CONVENTIONS)),
+        help="Resample relative tables as this library does [default: the family's own].",
     ),
     click.option(
         "--device",

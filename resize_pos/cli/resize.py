@@ -19,6 +19,11 @@ from resize_pos.request import Request
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--to", metavar="SIZE", help="Target image size: 384, or 384x512 (height × width).")
 @click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
+@click.option(
+    "--to-window",
+    metavar="N|HxW",
+    help="Target attention window of models such as Swin, in cells.",
+)
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
 @click.option(

@@ -18,6 +18,7 @@ from resize_pos.measures.catalogue import Measured
 from resize_pos.measures.relative import measure_relative
 from resize_pos.tables import Step, stored_grid
 from resize_pos.tensors import TensorInfo
+from resize_pos.transforms.relative import mirrored
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ def measure_table(
     """Measure a table before and after; `resampling` is what made it, None if nobody knows."""
     old, new = unfold(step, before, after)
     source, target = old.grid.astype(np.float64), new.grid.astype(np.float64)
-    if step.table.role is Role.RELATIVE:
+    if step.table.role in (Role.RELATIVE, Role.DISTANCE):
+        if step.table.role is Role.DISTANCE:
+            source, target = mirrored(source), mirrored(target)
         return Measured(measure_relative(source, target))
     measured = measure_grid(source, target, resampling)
     values = dict(measured.values)

@@ -8,7 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from resize_pos._version import __version__
-from resize_pos.conventions import CONVENTIONS
+from resize_pos.conventions import (
+    CONVENTIONS,
+    RELATIVE_CONVENTIONS,
+    Convention,
+    RelativeConvention,
+)
 from resize_pos.families import Role
 from resize_pos.geometry import Grid
 from resize_pos.health import Health
@@ -16,7 +21,7 @@ from resize_pos.measures.catalogue import Peer
 from resize_pos.report.value import Report, TableReport
 from resize_pos.request import Request
 from resize_pos.sources import source_name
-from resize_pos.tables import PositionTable, Step, stored_grid
+from resize_pos.tables import PositionTable, Step
 from resize_pos.verdict import LABEL, Check
 
 SCHEMA = "resize-pos/report/1"
@@ -80,6 +85,8 @@ def request_document(request: Request) -> dict[str, Any]:
         "from": request.from_size,
         "from_grid": request.from_grid,
         "patch": request.patch,
+        "to_window": request.to_window,
+        "from_window": request.from_window,
     }
     return {
         **{key: None if v is None else [v.height, v.width] for key, v in sizes.items()},
@@ -91,6 +98,7 @@ def request_document(request: Request) -> dict[str, Any]:
         "like": request.like,
         "method": request.resampling.method.value,
         "antialias": request.resampling.antialias,
+        "relative_like": None if request.relative is None else request.relative.name,
     }
 
 
@@ -111,14 +119,15 @@ def table_document(table: PositionTable) -> dict[str, Any]:
 
 def _table_report(report: TableReport) -> dict[str, Any]:
     step = report.step
-    resampling = None if step.operation is None else step.operation.resampling
+    operation = step.operation
+    resampling = None if operation is None else operation.resampling
     described = table_document(step.table)
     evidence = described.pop("evidence")
     return {
         **described,
         "action": step.action.value,
         "to": _extent(step.table, step.target, step.target_shape),
-        "method": None if resampling is None else resampling.method.value,
+        "method": None if operation is None else operation.method_name,
         "antialias": None if resampling is None else resampling.antialias,
         "convention": _convention(step),
         "own_convention": step.own_convention,
@@ -159,15 +168,18 @@ def peer_document(peer: Peer) -> dict[str, Any]:
 def _convention(step: Step) -> str | None:
     """Name a library that does exactly this; the family's own one before the others."""
     own = step.table.family.convention
-    known = [own, *CONVENTIONS.values()] if own is not None else list(CONVENTIONS.values())
-    return next(
-        (c.name for c in known if step.operation and c.resampling == step.operation.resampling),
-        None,
-    )
+    known: list[Convention | RelativeConvention] = [
+        *CONVENTIONS.values(),
+        *RELATIVE_CONVENTIONS.values(),
+    ]
+    done = None if step.operation is None else step.operation.resampling
+    if own is not None and own.resampling == done:
+        return own.name
+    return next((c.name for c in known if c.resampling == done), None)
 
 
 def _extent(table: PositionTable, grid: Grid, shape: tuple[int, ...]) -> dict[str, Any]:
-    rows = table.prefix + stored_grid(table.role, grid).cells + table.suffix
+    rows = table.layout.rows(shape)
     if table.role is Role.SEQUENCE:
         return {"length": grid.width, "rows": rows, "shape": list(shape)}
     return {"grid": [grid.height, grid.width], "rows": rows, "shape": list(shape)}

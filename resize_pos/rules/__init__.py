@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from resize_pos.families import Role
-from resize_pos.rules import absolute, relative, sequence
+from resize_pos.rules import absolute, derived, relative, sequence, window_target
 from resize_pos.rules.base import Rule
 
-# In the order in which they are applied: a relative table follows an absolute one.
+# In the order in which they are applied: a relative table follows an absolute one, a derived
+# buffer any of them.
 RULES: Mapping[Role, Rule] = {
     Role.ABSOLUTE: Rule(absolute.settle_table, absolute.plan_step),
     Role.SEQUENCE: Rule(sequence.settle_table, sequence.plan_step),
-    Role.RELATIVE: Rule(relative.settle_table, relative.plan_step),
+    Role.RELATIVE: Rule(relative.settle_table, window_target.plan_step),
+    Role.DISTANCE: Rule(relative.settle_table, window_target.plan_step),
+    Role.DERIVED: Rule(derived.settle_table, derived.plan_step),
 }

@@ -5,55 +5,287 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from resize_pos.errors import GeometryError
-from resize_pos.geometry import Grid
-from resize_pos.operations import Resample
-from resize_pos.request import Request
+from resize_pos.geometry import Grid, Size, grid_of
+from resize_pos.infer import Hypothesis
 from resize_pos.rules.base import Match, Surroundings
-from resize_pos.tables import Action, PositionTable, Step, keep, stored_grid
+from resize_pos.rules.window import (
+    Place,
+    alike,
+    along,
+    extra_rows,
+    image_hypotheses,
+    leader_of,
+    place_of,
+    read_window,
+    rule_of,
+    window_hypotheses,
+)
+from resize_pos.tables import PositionTable
+from resize_pos.windows import Clamp, Follows, Reach, WindowRule
 
 
 def settle_table(
-    match: Match,
-    around: Surroundings,  # noqa: ARG001
-    settled: Mapping[str, PositionTable],
+    match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
-    """Read the window off the offsets; it follows the image only where it equals the grid."""
-    tensor, layout, family = match.tensor, match.layout, match.family
-    offsets = layout.grid(tensor.shape)
-    if offsets is None or offsets.height % 2 == 0 or offsets.width % 2 == 0:
+    """Settle a table's window, and what that window is tied to."""
+    rule, place = rule_of(match.family), place_of(match, around)
+    settle = _SETTLE[rule.follows]
+    return settle(match, place, around, settled)
+
+
+def _settle_image(
+    match: Match, place: Place, around: Surroundings, settled: Mapping[str, PositionTable]
+) -> PositionTable:
+    rule, tensor, layout = rule_of(match.family), match.tensor, match.layout
+    hypotheses = list(image_hypotheses(match, place, around, settled))
+    window, evidence = read_window(tensor, layout, match.family.role, hypotheses, "--from-grid")
+    leader = leader_of(match.stem, (rule.leader,) if rule.leader else (), settled)
+    if leader is not None and window != along(layout, leader.grid):
+        raise GeometryError(
+            f"{tensor.name} holds the offsets of {window}, but {leader.name} has the grid "
+            f"{leader.grid}; they should be the same.",
+            hint="state the grid of the file with --from-grid HxW.",
+        )
+    lone = place.patch is not None and rule.strides == (1,)
+    table = _table(
+        match,
+        window,
+        (evidence, f"its window is the whole image, {place.stride} px a cell"),
+        follows=None if leader is None else leader.name,
+        patch=place.stride if place.stride == rule.stride(0, place.patch) else None,
+        reach=Reach(place.stride, patch=place.patch if lone else None),
+    )
+    _require_one_image(table, settled)
+    return table
+
+
+def _settle_global(
+    match: Match, place: Place, around: Surroundings, settled: Mapping[str, PositionTable]
+) -> PositionTable:
+    """Tell blocks that see the whole image from windowed ones, by both axes at once."""
+    rule, tensor = rule_of(match.family), match.tensor
+    stated = match.layout.grid(tensor.shape)
+    if stated is None or stated.cells % 2 == 0:
         raise GeometryError(f"{tensor} should hold 2n − 1 offsets per axis, an odd number.")
-    window = Grid((offsets.height + 1) // 2, (offsets.width + 1) // 2)
-    leader = settled.get(match.stem + family.follows) if family.follows else None
-    if leader is not None and window == _along(layout.terms, leader.grid):
-        evidence = f"its window {window} is the grid of {leader.name}: global attention"
-        follows: str | None = leader.name
+    pairs = {t.name: _both_axes(t.name, around) for t in alike(match, around)}
+    own = pairs[tensor.name]
+    window = along(match.layout, own)
+    leader_name = match.stem + rule.leader if rule.leader else ""
+    leader = settled.get(leader_name)
+    if leader is None and leader_name in around.tensors:
+        raise GeometryError(f"{tensor.name} follows {leader_name}, whose grid is not settled.")
+    if leader is not None and leader.layout.grid(leader.tensor.shape) is None:
+        leader = None  # a flat table is that of pretraining; the library resamples it
+    if leader is not None:
+        grid, evidence = leader.grid, f"the grid of {leader.name}"
     else:
-        evidence = f"its window {window} is not the image grid: windowed attention"
-        follows = None
+        grid, evidence = _image_grid(match, place, around, pairs)
+    if own == grid and set(pairs.values()) == {grid}:
+        grid, evidence = _recorded_global(tensor.name, pairs, around)
+    follows = leader.name if leader is not None and own == grid else None
+    if own != grid:
+        words = f"its window {own} is not {evidence}, {grid}: windowed attention"
+        return _table(match, window, (words,))
+    words = f"its window {own} is {evidence}: global attention"
+    found = Reach(place.stride, patch=place.patch)
+    return _table(match, window, (words,), follows=follows, reach=found)
+
+
+def _both_axes(name: str, around: Surroundings) -> Grid:
+    """Give the window of a block from its two tables, rel_pos_h and rel_pos_w."""
+    stem = name[: -len("h")]
+    names = [stem + axis for axis in "hw" if stem + axis in around.tensors]
+    lengths = [around.tensors[name].shape[0] for name in names]
+    lengths = lengths if len(lengths) == 2 else lengths * 2
+    return Grid(*((length + 1) // 2 for length in lengths))
+
+
+def _recorded_global(
+    name: str, pairs: Mapping[str, Grid], around: Surroundings
+) -> tuple[Grid, str]:
+    stated = around.request.from_window
+    if stated is not None and stated != pairs[name]:
+        return pairs[name], f"not the window of --from-window {stated}"
+    if any(other in around.known for other in pairs):
+        grid = pairs[name] if name in around.known else Grid(1, 1)
+        return grid, "recorded in the file by an earlier conversion"
+    raise GeometryError(
+        f"{name}: every block has the window {pairs[name]}, which may also be the image grid, so "
+        "that windowed blocks cannot be told from global ones.",
+        hint="pass --from SIZE if the image is larger than that; --from-window N, the window of "
+        "windowed blocks, if it is another one; or convert a checkpoint of another size.",
+    )
+
+
+def _image_grid(
+    match: Match, place: Place, around: Surroundings, pairs: Mapping[str, Grid]
+) -> tuple[Grid, str]:
+    """Settle the image grid where no absolute table states it."""
+    for hypothesis in _stated_grids(place, around):
+        if hypothesis.grid in pairs.values() or len(set(pairs.values())) == 1:
+            return hypothesis.grid, hypothesis.reason
+        if hypothesis.binding:
+            shown = ", ".join(sorted({str(pair) for pair in pairs.values()}))
+            raise GeometryError(
+                f"{match.tensor.name}: {hypothesis.reason} would be {hypothesis.grid}, which no "
+                f"block has; there are {shown}.",
+                hint="drop --from, or correct it.",
+            )
+    return max(pairs.values(), key=lambda window: window.cells), "the largest of all windows"
+
+
+def _stated_grids(place: Place, around: Surroundings) -> list[Hypothesis]:
+    request, rule = around.request, WindowRule(Follows.IMAGE)
+    found: list[Hypothesis] = []
+    if request.from_grid is not None:
+        found.append(Hypothesis(request.from_grid, "--from-grid", binding=True))
+    if place.patch is None:
+        return found
+    if request.from_size is not None:
+        grid = grid_of(request.from_size, place.patch)
+        found.append(Hypothesis(grid, f"{request.from_size} px", binding=True))
+    for config in around.configs:
+        grid = rule.cells(config.size, place.patch)
+        if grid.pixels(place.patch) == config.size:
+            found.append(Hypothesis(grid, f"{config.file} says {config.size}"))
+    return found
+
+
+def _settle_window(
+    match: Match,
+    place: Place,
+    around: Surroundings,
+    settled: Mapping[str, PositionTable],  # noqa: ARG001
+) -> PositionTable:
+    rule, role = rule_of(match.family), match.family.role
+    window, evidence = _own_window(match, place, around)
+    stages: dict[int, Grid] = {}
+    for tensor in alike(match, around):
+        other = Match(tensor, match.family, match.stem, match.layout)
+        where = rule.place(tensor.name)
+        assert where is not None
+        found, _ = read_window(
+            tensor,
+            match.family.layout(tensor.shape) or match.layout,
+            role,
+            list(window_hypotheses(other, place, around)),
+            "--from-window",
+        )
+        times = rule.multiple(where[1])
+        if found.height % times == 0 and found.width % times == 0:
+            stages[where[1]] = Grid(found.height // times, found.width // times)
+    nominal = Grid(
+        max((w.height for w in stages.values()), default=window.height),
+        max((w.width for w in stages.values()), default=window.width),
+    )
+    image = around.request.from_size or (around.configs[0].size if around.configs else None)
+    reach_ = Reach(
+        place.stride,
+        rule.multiple(place.stage),
+        nominal,
+        _may_be_clamped(rule, place, nominal, stages, image),
+        image,
+        place.patch,
+    )
+    return _table(match, window, (evidence, "its window does not follow the image"), reach=reach_)
+
+
+def _own_window(match: Match, place: Place, around: Surroundings) -> tuple[Grid, str]:
+    hypotheses = list(window_hypotheses(match, place, around))
+    return read_window(match.tensor, match.layout, match.family.role, hypotheses, "--from-window")
+
+
+def _may_be_clamped(
+    rule: WindowRule, place: Place, nominal: Grid, stages: Mapping[int, Grid], image: Size | None
+) -> bool:
+    """Whether even the largest window may be smaller than the model's own: its stage was small."""
+    having = [stage for stage, window in stages.items() if window == nominal]
+    if rule.clamp is Clamp.NEVER or len(having) > 1:
+        return False
+    if image is None or not having:
+        return True
+    cells = rule.cells(image, rule.stride(having[0], place.patch))
+    return cells.height <= nominal.height or cells.width <= nominal.width
+
+
+def _settle_nothing(
+    match: Match,
+    place: Place,
+    around: Surroundings,
+    settled: Mapping[str, PositionTable],  # noqa: ARG001
+) -> PositionTable:
+    window, evidence = _own_window(match, place, around)
+    return _table(match, window, (evidence, rule_of(match.family).why))
+
+
+def _settle_unknown(
+    match: Match,
+    place: Place,  # noqa: ARG001
+    around: Surroundings,  # noqa: ARG001
+    settled: Mapping[str, PositionTable],  # noqa: ARG001
+) -> PositionTable:
+    raise GeometryError(
+        f"{match.tensor} is a relative table of a model that no family knows, so what its window "
+        "follows is not known either; the file would be converted by halves.",
+        hint="`resize-pos families` lists the models whose relative tables are known.",
+    )
+
+
+def _table(
+    match: Match,
+    window: Grid,
+    evidence: tuple[str, ...],
+    *,
+    follows: str | None = None,
+    patch: Size | None = None,
+    reach: Reach | None = None,
+) -> PositionTable:
+    suffix = extra_rows(match.tensor, match.layout, match.family.role)
     return PositionTable(
-        tensor, family, match.stem, layout, window, evidence=(evidence,), follows=follows
+        match.tensor,
+        match.family,
+        match.stem,
+        match.layout,
+        window,
+        0,
+        suffix,
+        patch,
+        evidence,
+        follows,
+        reach=reach,
     )
 
 
-def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:  # noqa: ARG001
-    """Follow the absolute table's new grid, resampled as the family's own library does it."""
-    if table.follows is None:
-        return keep(table, table.evidence[0])
-    target = _along(table.layout.terms, steps[table.follows].target)
-    if target == table.grid:
-        return keep(table, f"already {target}")
-    assert table.family.convention is not None
-    stored = stored_grid(table.role, target)
-    return Step(
-        table,
-        Action.RESIZE,
-        target,
-        table.layout.shape(table.tensor.shape, table.prefix, stored, table.suffix),
-        Resample(table.family.convention.resampling),
-        f"offsets of {table.grid} → {target}, with {table.follows}",
-    )
+def _require_one_image(table: PositionTable, settled: Mapping[str, PositionTable]) -> None:
+    """Refuse tables that no single image size explains."""
+    for other in settled.values():
+        tied = other.family.windows is not None and other.family.windows.follows is Follows.IMAGE
+        if not tied or other.tensor.name.split(".")[0] != table.name.split(".")[0]:
+            continue
+        for axis in ("height", "width"):
+            spans = [_span(t, axis) for t in (table, other)]
+            if None in spans:
+                continue
+            (low, high), (low_other, high_other) = (span for span in spans if span is not None)
+            if high < low_other or high_other < low:
+                raise GeometryError(
+                    f"{table.name} reads as {table.grid} ({low}–{high} px {axis}), {other.name} as "
+                    f"{other.grid} ({low_other}–{high_other} px): no image size gives both.",
+                    hint="state the size of the file with --from SIZE.",
+                )
 
 
-def _along(axes: tuple[str | tuple[str, ...], ...], grid: Grid) -> Grid:
-    """Restrict a grid to the axes that a table has."""
-    return Grid(grid.height if "h" in axes else 1, grid.width if "w" in axes else 1)
+def _span(table: PositionTable, axis: str) -> tuple[int, int] | None:
+    rule, cells = rule_of(table.family), getattr(table.grid, axis)
+    if table.reach is None or along(table.layout, Grid(2, 2)) != Grid(2, 2):
+        return None
+    return rule.sizes(cells, getattr(table.reach.stride, axis))
+
+
+_SETTLE = {
+    Follows.IMAGE: _settle_image,
+    Follows.GLOBAL: _settle_global,
+    Follows.WINDOW: _settle_window,
+    Follows.UNKNOWN: _settle_unknown,
+    Follows.NOTHING: _settle_nothing,
+}
