@@ -254,12 +254,12 @@ def _to_numpy(tensor: torch.Tensor, dtype: str) -> NDArray[Any]:
 
     from resize_pos.tensors import numpy_dtype
 
-    raw = tensor.detach().cpu().contiguous()
-    return raw.view(torch.uint8).numpy().view(numpy_dtype(dtype))
+    raw = tensor.detach().cpu().contiguous().reshape(-1)  # a single number has no axis to view
+    return raw.view(torch.uint8).numpy().view(numpy_dtype(dtype)).reshape(tuple(tensor.shape))
 
 
 def _to_torch(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
     import torch
 
-    raw = torch.from_numpy(array.view("u1"))
-    return raw.view(like.dtype).to(like.device).requires_grad_(like.requires_grad)
+    raw = torch.from_numpy(array.reshape(-1).view("u1")).view(like.dtype)
+    return raw.reshape(array.shape).to(like.device).requires_grad_(like.requires_grad)
