@@ -49,6 +49,7 @@ class Extent:
     grid: Grid | None = None  # a window, or the cells of the image
     blocks: Grid | None = None  # windows along the image
     shift: int = 0
+    depth: int = 1  # of a window in time
     extra: int = 0  # rows of the table besides its offsets, for the class token
     rows: int = 0  # positions that are numbered
     value: int = 0  # of a scalar

@@ -19,6 +19,8 @@ from resize_pos.health import KIND_WORDS, Health, Kind, examine
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Measured, Peer
 from resize_pos.measures.table import Neighbours, measure_table, resampling_of, unfold
+from resize_pos.offset_origin import origin_of
+from resize_pos.operations import Rebuild
 from resize_pos.plan import Plan, make_plan
 from resize_pos.provenance import recorded_geometry
 from resize_pos.request import Request
@@ -127,14 +129,20 @@ def verify_output(output: Container, source: Container, request: Request) -> Ver
 def plan_between(source: Container, output: Container, request: Request) -> Plan:
     """Plan the transfer that the output claims to be."""
     theirs = locate_in(output, of_output(request))
-    ours = locate_in(source, replace(request, to_size=None, to_grid=None))
+    ours = locate_in(source, replace(request, to_size=None, to_grid=None, to_window=None))
     return make_plan(ours, target_request(ours, theirs, request, output.path))
 
 
 def of_output(request: Request) -> Request:
     """Turn a request around: what it says of the target is what is known of the output."""
     return replace(
-        request, to_size=None, to_grid=None, from_size=request.to_size, from_grid=request.to_grid
+        request,
+        to_size=None,
+        to_grid=None,
+        to_window=None,
+        from_size=request.to_size,
+        from_grid=request.to_grid,
+        from_window=request.to_window,
     )
 
 
@@ -154,16 +162,23 @@ def image_size(container: Container, request: Request) -> Size:
 
 def target_request(ours: Located, theirs: Located, request: Request, output: Path) -> Request:
     """State the target in the terms of the source: the size or grid that the output has."""
-    if request.to_size is not None or request.to_grid is not None:
+    if request.to_image:
         return request
-    known = {table.name: table for table in theirs.tables if table.role is Role.ABSOLUTE}
+    windows = {table.reach.nominal for table in theirs.tables if table.reach is not None}
+    if request.to_window is None and len(windows) == 1 and None not in windows:
+        request = replace(request, to_window=windows.pop())
+    image = (Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE)
+    known = {table.name: table for table in theirs.tables if table.role in image}
     for table in ours.tables:
-        if table.role is not Role.ABSOLUTE or table.name not in known:
+        tied = table.role is Role.ABSOLUTE or table.patch is not None
+        if table.name not in known or not tied:
             continue
         found = known[table.name]
         if table.patch is not None:
             return replace(request, to_size=found.grid.pixels(table.patch))
         return replace(request, to_grid=found.grid)
+    if request.to_window is not None:
+        return request
     for unsettled in theirs.unsettled:
         raise GeometryError(
             f"{output.name}: {unsettled.error.message}",
@@ -230,6 +245,9 @@ def explain(
     finite = _finite(table, after)
     if finite is not None:
         return TableVerification(step, (finite,))
+    origin = origin_of(step, before, after)
+    if origin is not None and isinstance(step.operation, Rebuild):
+        return TableVerification(step, (origin,))
     old, new = unfold(step, before, after)
     grids = stored_grid(table.role, table.grid), stored_grid(table.role, step.target)
     pair = make_pair(old, new, *grids)
@@ -248,6 +266,8 @@ def explain(
     elif made_by is not None:
         words = f"made by {made_by}, to {made_by.error:.0e}"
         checks = (Check("origin", Level.OK, words), *checks)
+    elif origin is not None:
+        checks = (origin, *checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
 
 

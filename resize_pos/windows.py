@@ -56,6 +56,7 @@ class WindowRule:
     whole: int = 1  # image sides must be multiples of this, or the library cannot run
     longer: bool = False  # both axes hold the longer side
     pyramid: bool = False  # the stage shows in the table's own size: half, a quarter …
+    deep: bool = False  # windows have a depth in time, which is kept
     leader: str | None = None  # a sibling whose grid the table shares
     why: str = ""  # for NOTHING: what the window is made of
 

@@ -28,7 +28,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("measures", "provenance", "advice", "config_advice"),
     ("health", "pictures"),
     ("verdict", "execute", "sources"),
-    ("diagnosis",),
+    ("diagnosis", "offset_origin"),
     ("verification", "fit"),
     ("comparison", "timm_models"),
     ("probe",),

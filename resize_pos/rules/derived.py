@@ -14,6 +14,7 @@ from resize_pos.geometry import Grid, Size
 from resize_pos.operations import Extent, Rebuild
 from resize_pos.request import Request
 from resize_pos.rules.base import Match, Surroundings
+from resize_pos.rules.deep import DeepLayout
 from resize_pos.rules.window import leader_of, place_of, rule_of
 from resize_pos.tables import Action, PositionTable, Step, keep
 from resize_pos.windows import DerivedRule, Reach
@@ -102,8 +103,12 @@ def _blocks(cells: Grid, window: Grid) -> Grid:
 def _index(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
     """One entry per pair of cells, and of the class token where its rows are in the table."""
     extra, own = leader.table.suffix, table.tensor.shape
-    source, target = (Extent(grid=g, extra=extra) for g in (leader.table.grid, leader.target))
-    tokens = leader.target.cells + (1 if extra else 0)
+    layout = leader.table.layout
+    depth = (layout.depth + 1) // 2 if isinstance(layout, DeepLayout) else 1
+    source, target = (
+        Extent(grid=g, extra=extra, depth=depth) for g in (leader.table.grid, leader.target)
+    )
+    tokens = depth * leader.target.cells + (1 if extra else 0)
     return source, target, (tokens * tokens,) if len(own) == 1 else (tokens, tokens)
 
 

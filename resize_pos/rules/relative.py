@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from resize_pos.errors import GeometryError
 from resize_pos.geometry import Grid, Size, grid_of
 from resize_pos.infer import Hypothesis
 from resize_pos.rules.base import Match, Surroundings
+from resize_pos.rules.deep import deep_window
 from resize_pos.rules.window import (
     Place,
     alike,
@@ -29,8 +31,9 @@ def settle_table(
 ) -> PositionTable:
     """Settle a table's window, and what that window is tied to."""
     rule, place = rule_of(match.family), place_of(match, around)
-    settle = _SETTLE[rule.follows]
-    return settle(match, place, around, settled)
+    if rule.deep:
+        return _settle_deep(match, place, around)
+    return _SETTLE[rule.follows](match, place, around, settled)
 
 
 def _settle_image(
@@ -188,6 +191,14 @@ def _settle_window(
         place.patch,
     )
     return _table(match, window, (evidence, "its window does not follow the image"), reach=reach_)
+
+
+def _settle_deep(match: Match, place: Place, around: Surroundings) -> PositionTable:
+    index = around.tensors.get(match.tensor.name.replace("bias_table", "index"))
+    layout, window = deep_window(match.tensor, match.layout, index)
+    evidence = (f"{match.tensor.shape[0]} offsets between {index.shape[0] if index else 0} cells",)
+    found = Reach(place.stride, nominal=window)
+    return _table(replace(match, layout=layout), window, evidence, reach=found)
 
 
 def _own_window(match: Match, place: Place, around: Surroundings) -> tuple[Grid, str]:

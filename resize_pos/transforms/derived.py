@@ -64,7 +64,13 @@ def _relative_index(extent: Extent, shape: tuple[int, ...]) -> NDArray[Any]:
     down, right = _offsets(grid)
     width = 2 * grid.width - 1
     index = (down + grid.height - 1) * width + right + grid.width - 1
-    whole = _with_class(index, (2 * grid.height - 1) * width, extent.extra)
+    offsets = (2 * grid.height - 1) * width
+    if extent.depth > 1:
+        frames = np.arange(extent.depth)
+        later = (frames[:, None] - frames[None, :] + extent.depth - 1) * offsets
+        tokens = extent.depth * grid.cells
+        index = (later[:, None, :, None] + index[None, :, None, :]).reshape(tokens, tokens)
+    whole = _with_class(index, offsets, extent.extra)
     return whole.reshape(-1) if len(shape) == 1 else whole
 
 

@@ -29,10 +29,10 @@ def timm_table(name: str, table: torch.Tensor, model: torch.nn.Module) -> torch.
     """timm's own resize of a flat table; of a 3-D one, head by head (its own is broken)."""
     from timm.layers import resize_rel_pos_bias_table
 
-    module = model.get_submodule(name.rpartition(".")[0])
-    window = module.window_size
+    module: Any = model.get_submodule(name.rpartition(".")[0])
+    window, target_table = module.window_size, module.relative_position_bias_table
     if table.ndim == 2:
-        shape = module.relative_position_bias_table.shape
+        shape = list(target_table.shape)
         return resize_rel_pos_bias_table(table, window, tuple(shape))  # type: ignore[no-any-return]
     size = (2 * window[0] - 1, 2 * window[1] - 1)
     heads = [
@@ -77,28 +77,29 @@ def hf_beit(**options: Any) -> torch.nn.Module:
     from transformers import BeitConfig, BeitModel
 
     config = BeitConfig(patch_size=16, use_relative_position_bias=True, **_SMALL, **options)
-    return BeitModel(config)
+    return BeitModel(config)  # type: ignore[no-any-return]
 
 
 def hf_beit_shared(**options: Any) -> torch.nn.Module:
     from transformers import Data2VecVisionConfig, Data2VecVisionModel
 
     shared = {"use_shared_relative_position_bias": True, "use_relative_position_bias": False}
-    return Data2VecVisionModel(Data2VecVisionConfig(patch_size=16, **shared, **_SMALL, **options))
+    config = Data2VecVisionConfig(patch_size=16, **shared, **_SMALL, **options)
+    return Data2VecVisionModel(config)  # type: ignore[no-any-return]
 
 
 def hf_swin(**options: Any) -> torch.nn.Module:
     from transformers import SwinConfig, SwinModel
 
     config = SwinConfig(image_size=64, embed_dim=8, depths=[1, 1], num_heads=[2, 2], **options)
-    return SwinModel(config)
+    return SwinModel(config)  # type: ignore[no-any-return]
 
 
 def hf_donut(**options: Any) -> torch.nn.Module:
     from transformers import DonutSwinConfig, DonutSwinModel
 
     config = DonutSwinConfig(image_size=64, embed_dim=8, depths=[1, 1], num_heads=[2, 2], **options)
-    return DonutSwinModel(config)
+    return DonutSwinModel(config)  # type: ignore[no-any-return]
 
 
 def hf_sam(image_size: int) -> torch.nn.Module:
@@ -114,7 +115,7 @@ def hf_sam(image_size: int) -> torch.nn.Module:
         window_size=5,
         global_attn_indexes=[1],
     )
-    return SamVisionModel(config)
+    return SamVisionModel(config)  # type: ignore[no-any-return]
 
 
 def tv_swin(window: int, version: int = 1) -> torch.nn.Module:
@@ -134,6 +135,26 @@ def tv_swin(window: int, version: int = 1) -> torch.nn.Module:
     return SwinTransformer(  # type: ignore[no-any-return]
         [4, 4], 8, [1, 2], [2, 2], [window, window], block=block, downsample_layer=merge
     )
+
+
+def tv_swin3d(window: int) -> torch.nn.Module:
+    from torchvision.models.video.swin_transformer import SwinTransformer3d
+
+    return SwinTransformer3d(  # type: ignore[no-any-return]
+        [2, 4, 4], 8, [1, 1], [2, 2], [3, window, window]
+    )
+
+
+def deep_table(name: str, table: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
+    """Swin's bicubic for each offset in time."""
+    target = dict(model.named_parameters())[name]
+    return torch.cat([swin_slice(part, target.shape[0] // 5) for part in table.chunk(5)])
+
+
+def swin_slice(table: torch.Tensor, rows: int) -> torch.Tensor:
+    old, new = round(table.shape[0] ** 0.5), round(rows**0.5)
+    grid = table.T.reshape(1, -1, old, old)
+    return F.interpolate(grid, size=(new, new), mode="bicubic").reshape(-1, new * new).T
 
 
 def tv_maxvit(partition: int) -> torch.nn.Module:
@@ -424,6 +445,17 @@ LAYOUTS = (
             ({"to_window": 3}, {"window": 3, "version": 2}),
         ),
         table=r"relative_coords_table$",
+    ),
+    Layout(
+        "torchvision swin3d, index stored",
+        tv_swin3d,
+        source={"window": 4},
+        targets=(
+            ({"to": 448}, {"window": 4}),
+            ({"to_window": 6}, {"window": 6}),
+            ({"to_window": 3}, {"window": 3}),
+        ),
+        own=deep_table,
     ),
     Layout(
         "torchvision maxvit, index stored",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -55,7 +57,7 @@ def test_bug_12_a_window_that_is_not_square_is_read_height_first() -> None:
         result[:-3], right.permute(0, 2, 3, 1).reshape(209, -1), rtol=1e-5, atol=1e-5
     )
     # transformers reads the same rows as 15×7, and differs even at the size it was built for.
-    bias = model.get_submodule(name.rpartition(".")[0])
+    bias: Any = model.get_submodule(name.rpartition(".")[0])
     bias.load_state_dict({"relative_position_bias_table": source[name]})
     own = bias((4, 8))[0]
     index = bias.generate_relative_position_index((4, 8))
