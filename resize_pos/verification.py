@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from resize_pos.configs import read_config_sizes
 from resize_pos.containers.base import Container
 from resize_pos.diagnosis import Diagnosis, Match, diagnose, make_pair, match_conventions
 from resize_pos.errors import GeometryError, TableError
@@ -88,12 +89,13 @@ class Verification:
     source: Path
     untouched: Untouched
     tables: tuple[TableVerification, ...]
+    configs: tuple[Check, ...] = ()
 
     @property
     def checks(self) -> tuple[Check, ...]:
         """Every check there is."""
         of_tables = tuple(check for table in self.tables for check in table.checks)
-        return (*self.untouched.checks, *of_tables)
+        return (*self.untouched.checks, *self.configs, *of_tables)
 
     @property
     def verdict(self) -> Level:
@@ -122,7 +124,20 @@ def verify_output(
             continue
         around = Neighbours(source.tensors, source.read)
         tables.append(explain(step, source.read(name), output.read(name), around))
-    return Verification(output.path, source.path, untouched, tuple(tables))
+    configs = tuple(_configs(output.path, plan.to_size))
+    return Verification(output.path, source.path, untouched, tuple(tables), configs)
+
+
+def _configs(path: Path, size: Size | None) -> Iterator[Check]:
+    """Compare a folder's configs with its tables; beside a lone file they may be another's."""
+    if size is None or not path.is_dir():
+        return
+    for config in read_config_sizes(path):
+        words = f"{config.file} says {config.key} {config.size}"
+        if config.size == size:
+            yield Check("config", Level.OK, words)
+        else:
+            yield Check("config", Level.WARN, f"{words}, but the tables are for {size} px")
 
 
 def plan_between(source: Container, output: Container, request: Request, locate: Locate) -> Plan:
