@@ -130,7 +130,7 @@ def verify_checkpoint(
             "--images compares two checkpoints in a model.",
             hint="pass --model timm:NAME and --against SOURCE, too.",
         )
-    held = None if source is None else verify_output(ours, source, request)
+    held = None if source is None else verify_output(ours, source, request, locate)
     if model is None:
         return Verified(ours.path, held)
     from resize_pos.probe import image_files, probe
@@ -139,11 +139,11 @@ def verify_checkpoint(
 
     files = () if images is None else image_files(Path(images))
     spec = ModelSpec.parse(model, tuple(model_args))
-    loaded = load_strictly(ours, spec, image_size(ours, of_output(request)))
+    loaded = load_strictly(ours, spec, image_size(ours, of_output(request), locate))
     ran = forward_once(loaded, spec.name)
     if source is None or not files:
         return Verified(ours.path, held, ran)
-    original = load_strictly(source, spec, image_size(source, request))
+    original = load_strictly(source, spec, image_size(source, request, locate))
     return Verified(ours.path, held, ran, probe(original, loaded, files))
 
 
@@ -156,8 +156,8 @@ def compare_checkpoints(
     request = Request.make(to=to, **options)
     containers = [open_container(Path(path)) for path in paths]
     if len(containers) == 1 and (request.to_size is not None or request.to_grid is not None):
-        return compare_conventions(containers[0], request)
-    return compare_files(containers, request)
+        return compare_conventions(containers[0], request, locate)
+    return compare_files(containers, request, locate)
 
 
 def resize_state_dict(

@@ -23,7 +23,7 @@ from resize_pos.plan import Plan, make_plan
 from resize_pos.request import Request
 from resize_pos.tables import Located, Step
 from resize_pos.verdict import Check, Level, worst
-from resize_pos.verification import explain, locate_in, of_output, plan_between
+from resize_pos.verification import Locate, explain, of_output, plan_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,9 +65,9 @@ class Comparison:
     tables: tuple[TableComparison, ...]
 
 
-def compare_conventions(source: Container, request: Request) -> Comparison:
+def compare_conventions(source: Container, request: Request, locate: Locate) -> Comparison:
     """Resize one source as each library would, in memory."""
-    plan = make_plan(locate_in(source, request), request)
+    plan = make_plan(locate(source, request), request)
     methods = _methods()
     tables = []
     for step in plan.changes:
@@ -85,7 +85,7 @@ def compare_conventions(source: Container, request: Request) -> Comparison:
     return Comparison(source.path, tuple(methods), tuple(tables))
 
 
-def compare_files(containers: Sequence[Container], request: Request) -> Comparison:
+def compare_files(containers: Sequence[Container], request: Request, locate: Locate) -> Comparison:
     """Compare files; the first is their source where its grid is not theirs."""
     if len(containers) < 2:
         raise UsageError(
@@ -93,7 +93,7 @@ def compare_files(containers: Sequence[Container], request: Request) -> Comparis
             hint="pass --to SIZE, or the files to compare.",
         )
     first, *others = containers
-    plans = [plan_between(first, other, request) for other in others]
+    plans = [plan_between(first, other, request, locate) for other in others]
     changing = [bool(plan.changes) for plan in plans]
     labels = _labels([container.path for container in containers])
     if all(changing):
@@ -105,7 +105,7 @@ def compare_files(containers: Sequence[Container], request: Request) -> Comparis
             f"{labels[0]} and {odd} have different grids, and other files agree with {labels[0]}.",
             hint="name the source first, then files of one resolution.",
         )
-    located = locate_in(first, of_output(request))
+    located = locate(first, of_output(request))
     return Comparison(None, labels, _side_by_side(containers, located, labels))
 
 

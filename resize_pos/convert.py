@@ -16,6 +16,7 @@ from resize_pos.containers.base import Container, Copied
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import ResizePosError
+from resize_pos.families import Role
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
 from resize_pos.operations import Rebuild
@@ -184,7 +185,13 @@ def _judged(
     resampling = resampling_of(step)
     measured = measure_table(step, before, after, around, resampling)
     health = examine(step.table, before)
-    checks = judge(measured, health, resampling=resampling, stretched=resampling is not None)
+    checks = judge(
+        measured,
+        health,
+        resampling=resampling,
+        stretched=resampling is not None,
+        image=step.table.role is Role.ABSOLUTE,
+    )
     checks += judge_limits(measured, limits)
     return TableReport(step, measured.values, checks, measured.peers)
 

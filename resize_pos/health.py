@@ -84,7 +84,11 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     numbers = measure_lone(grid)
     kind = _kind(numbers)
     signs = _signs(numbers, table.grid) if _has_order(table, kind) else ()
-    return Health(kind, KIND_WORDS[kind], signs, numbers)
+    detail = KIND_WORDS[kind]
+    fixed = getattr(table, "fixed", None)  # recognised by value when the table was located
+    if fixed is not None:
+        kind, detail = Kind.SINCOS, f"{KIND_WORDS[Kind.SINCOS]}, by the {fixed.formula} formula"
+    return Health(kind, detail, signs, numbers)
 
 
 def _has_order(table: PositionTable, kind: Kind) -> bool:

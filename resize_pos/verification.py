@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,12 @@ from resize_pos.errors import GeometryError, TableError
 from resize_pos.families import Role
 from resize_pos.geometry import Size
 from resize_pos.health import KIND_WORDS, Health, Kind, examine
-from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Measured, Peer
 from resize_pos.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.offset_origin import origin_of
 from resize_pos.operations import Rebuild
 from resize_pos.plan import Plan, make_plan
-from resize_pos.provenance import recorded_geometry
 from resize_pos.request import Request
-from resize_pos.rules.base import Surroundings
 from resize_pos.tables import Located, PositionTable, Step, stored_grid
 from resize_pos.verdict import Check, Level, judge, worst
 
@@ -32,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_NAMED = 5
+
+# How to find the tables of an opened checkpoint: the pipeline's own way, handed in by its caller.
+Locate = Callable[[Container, Request], Located]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,13 @@ class Verification:
     source: Path
     untouched: Untouched
     tables: tuple[TableVerification, ...]
+    configs: tuple[Check, ...] = ()
 
     @property
     def checks(self) -> tuple[Check, ...]:
         """Every check there is."""
         of_tables = tuple(check for table in self.tables for check in table.checks)
-        return (*self.untouched.checks, *of_tables)
+        return (*self.untouched.checks, *self.configs, *of_tables)
 
     @property
     def verdict(self) -> Level:
@@ -104,12 +105,14 @@ class Verification:
         return worst(self.checks)
 
 
-def verify_output(output: Container, source: Container, request: Request) -> Verification:
+def verify_output(
+    output: Container, source: Container, request: Request, locate: Locate
+) -> Verification:
     """Compare what should be equal, and explain every table that should not.
 
     `request` states what is known: `from_…` about the source, `to_…` about the output.
     """
-    plan = plan_between(source, output, request)
+    plan = plan_between(source, output, request, locate)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
     tables = []
@@ -123,13 +126,26 @@ def verify_output(output: Container, source: Container, request: Request) -> Ver
             continue
         around = Neighbours(source.tensors, source.read)
         tables.append(explain(step, source.read(name), output.read(name), around))
-    return Verification(output.path, source.path, untouched, tuple(tables))
+    configs = tuple(_configs(output.path, plan.to_size))
+    return Verification(output.path, source.path, untouched, tuple(tables), configs)
 
 
-def plan_between(source: Container, output: Container, request: Request) -> Plan:
+def _configs(path: Path, size: Size | None) -> Iterator[Check]:
+    """Compare a folder's configs with its tables; beside a lone file they may be another's."""
+    if size is None or not path.is_dir():
+        return
+    for config in read_config_sizes(path):
+        words = f"{config.file} says {config.key} {config.size}"
+        if config.size == size:
+            yield Check("config", Level.OK, words)
+        else:
+            yield Check("config", Level.WARN, f"{words}, but the tables are for {size} px")
+
+
+def plan_between(source: Container, output: Container, request: Request, locate: Locate) -> Plan:
     """Plan the transfer that the output claims to be."""
-    theirs = locate_in(output, of_output(request))
-    ours = locate_in(source, replace(request, to_size=None, to_grid=None, to_window=None))
+    theirs = locate(output, of_output(request))
+    ours = locate(source, replace(request, to_size=None, to_grid=None, to_window=None))
     return make_plan(ours, target_request(ours, theirs, request, output.path))
 
 
@@ -146,9 +162,9 @@ def of_output(request: Request) -> Request:
     )
 
 
-def image_size(container: Container, request: Request) -> Size:
+def image_size(container: Container, request: Request, locate: Locate) -> Size:
     """Give the image size that a checkpoint is for."""
-    located = locate_in(container, replace(request, to_size=None, to_grid=None))
+    located = locate(container, replace(request, to_size=None, to_grid=None))
     for table in located.tables:
         if table.patch is not None:
             return table.grid.pixels(table.patch)
@@ -187,19 +203,6 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
     raise TableError(
         f"{output.name}: no table of the source was found in it.",
         hint="`resize-pos inspect` shows what each of the two files holds.",
-    )
-
-
-def locate_in(container: Container, request: Request) -> Located:
-    """Find the tables of a checkpoint, with every evidence that lies around it."""
-    return locate_tables(
-        Surroundings(
-            container.tensors,
-            request,
-            read_config_sizes(container.path.parent),
-            recorded_geometry(container.metadata),
-            container.read,
-        )
     )
 
 
@@ -258,7 +261,13 @@ def explain(
     source_health = examine(table, before)
     health = examine(replace(table, grid=step.target), after)
     stretched = resampling_of(step) is not None
-    checks = judge(measured, source_health, resampling=resampling, stretched=stretched)
+    checks = judge(
+        measured,
+        source_health,
+        resampling=resampling,
+        stretched=stretched,
+        image=table.role is Role.ABSOLUTE,
+    )
     found = None
     if made_by is None and matches and not source_health.is_empty:
         found = diagnose(pair)

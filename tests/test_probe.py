@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from resize_pos.api import verify_checkpoint
 from resize_pos.errors import ResizePosError, UsageError
+from resize_pos.probe import describe
 from resize_pos.timm_models import ModelSpec
 from tests.test_cli import run
 
@@ -20,6 +22,16 @@ SAMPLE = ROOT / "sample_checkpoints" / "digits_vit_224.safetensors"
 MODEL = ("--model", "timm:vit_tiny_patch16_224")
 ARGUMENTS = ("embed_dim=48", "depth=4", "num_heads=4")
 FLAGS = [word for argument in ARGUMENTS for word in ("--model-arg", argument)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -36,7 +48,7 @@ def images(tmp_path: Path) -> Path:
 
     folder = tmp_path / "images"
     (folder / "more").mkdir(parents=True)
-    for index, picture in enumerate(load_digits().images[:12]):
+    for index, picture in enumerate(load_digits().images[:6]):
         pixels = Image.fromarray((picture * 15.9).astype(np.uint8)).resize((96, 96))
         pixels.save(folder / ("more" if index % 2 else ".") / f"{index}.png")
     (folder / "notes.txt").write_text("not an image")
@@ -64,8 +76,9 @@ def test_images_compare_source_and_output(output: Path, images: Path) -> None:
         output, SAMPLE, model="timm:vit_tiny_patch16_224", model_args=ARGUMENTS, images=images
     )
     assert found.probe is not None
-    assert found.probe.images == 12
+    assert found.probe.images == 6
     assert found.probe.feature_cosine > 0.8
+    assert any("top-1 answers agree" in line for line in describe(found.probe))
     assert found.probe.feature_cosine_worst <= found.probe.feature_cosine
     assert found.probe.top1_agreement is not None
     assert found.probe.top1_agreement >= 0.75
@@ -77,7 +90,7 @@ def test_images_compare_source_and_output(output: Path, images: Path) -> None:
 
 
 def test_the_probe_sees_a_model_that_lost_its_positions(
-    output: Path, images: Path, tmp_path: Path, run: Any
+    output: Path, images: Path, tmp_path: Path
 ) -> None:
     from safetensors.numpy import load_file, save_file
 
@@ -85,19 +98,11 @@ def test_the_probe_sees_a_model_that_lost_its_positions(
     tensors["pos_embed"][:, 1:] = 0
     broken = tmp_path / "broken.safetensors"
     save_file(tensors, broken)
-    words = ("--against", str(SAMPLE), *MODEL, *FLAGS, "--images", str(images))
-    done = run("verify", str(broken), *words)
-    assert done.code == 3
-    assert "top-1 answers agree" in done.out
-    sound = verify_checkpoint(
-        output, SAMPLE, model="timm:vit_tiny_patch16_224", model_args=ARGUMENTS, images=images
-    )
     lost = verify_checkpoint(
         broken, SAMPLE, model="timm:vit_tiny_patch16_224", model_args=ARGUMENTS, images=images
     )
-    assert sound.probe is not None
     assert lost.probe is not None
-    assert lost.probe.feature_cosine < sound.probe.feature_cosine - 0.1
+    assert lost.probe.feature_cosine < 0.7
 
 
 def test_the_same_file_agrees_with_itself(images: Path) -> None:

@@ -230,3 +230,24 @@ def test_a_limit_fails_what_exceeds_it(vit_file: Path, run: Any) -> None:
         refused = run(*words, "--max", wrong)
         assert refused.code == 2
         assert "--max" in refused.err
+
+
+def test_a_folder_s_config_must_agree_with_its_tables(tmp_path: Path, run: Any) -> None:
+    for name, grid, stated in (("old", (4, 6), [64, 96]), ("new", (6, 9), [96, 144])):
+        folder = tmp_path / name
+        folder.mkdir()
+        tensors = vit(4, 6)
+        table = tensors["pos_embed"][0]
+        tensors["pos_embed"] = honest(table, 1, (4, 6), grid)[None]
+        write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
+        config = {"image_size": stated, "patch_size": 16}
+        (folder / "config.json").write_text(json.dumps(config))
+    done = run("verify", str(tmp_path / "new"), "--against", str(tmp_path / "old"))
+    assert done.code == 0, done.out + done.err
+    assert "config.json says image_size 96x144" in done.out
+    stale = json.dumps({"image_size": [64, 96], "patch_size": 16})
+    (tmp_path / "new" / "config.json").write_text(stale)
+    words = ("--against", str(tmp_path / "old"), "--to", "96x144", "--strict")
+    done = run("verify", str(tmp_path / "new"), *words)
+    assert done.code == 3
+    assert "says image_size 64x96, but the tables are for 96x144 px" in done.out

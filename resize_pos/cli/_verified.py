@@ -18,7 +18,7 @@ def show_verified(verified: Verified, *, verbose: bool) -> None:
     held = verified.against
     if held is not None:
         print_line(console, Text.assemble("verdict: ", level_word(verified.verdict)))
-        for check in held.untouched.checks:
+        for check in (*held.untouched.checks, *held.configs):
             print_line(console, Text.assemble("  ", level_word(check.level), f" {check.detail}"))
         for table in held.tables:
             _show_table(table, verbose=verbose)
