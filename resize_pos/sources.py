@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from resize_pos.config_edits import apply_edits
 from resize_pos.config_places import CONFIG_FILES, PLACES, Kind
 from resize_pos.config_values import ConfigEdit
 from resize_pos.containers.base import Container
+from resize_pos.containers.dcp import DistributedCheckpoint
 from resize_pos.containers.model_folder import LeftOut, ModelFolder
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.errors import GeometryError, OutputError
 from resize_pos.families import Role
+from resize_pos.hub import fetch, parse_hub
 from resize_pos.tables import Located
 
 _TEXT_FILES = {place.file for place in PLACES if place.kind is Kind.LENGTH}
@@ -30,17 +32,20 @@ class Source:
 
 
 def resolve_source(given: Path) -> Source:
-    """Find a checkpoint."""
-    path = given
-    if path.name.endswith(".json"):  # an index stands for the folder of its shards
-        return Source(path, path.name, path.absolute().parent)
-    names = path if path.name not in ("", "..") else path.resolve()
-    return Source(path, names.name, names)
+    """Find a checkpoint; one on the hub is downloaded, and its output belongs to where you are."""
+    model = parse_hub(given)
+    if model is not None:
+        return Source(fetch(model), str(model), Path(model.name))
+    if given.name.endswith(".json"):  # an index stands for the folder of its shards
+        return Source(given, given.name, given.absolute().parent)
+    names = given if given.name not in ("", "..") else given.resolve()
+    return Source(given, names.name, names)
 
 
 def source_name(given: Path) -> str:
     """Write a source as its user would."""
-    return str(given)
+    model = parse_hub(given)
+    return str(given if model is None else model)
 
 
 def config_files(located: Located) -> Iterable[str]:
@@ -69,6 +74,12 @@ def require_one_geometry(container: Container, located: Located) -> None:
             )
 
 
+def require_convertible(container: Container, names: Collection[str]) -> None:
+    """Refuse, before anything is written, what a container cannot change without breaking."""
+    if isinstance(container, DistributedCheckpoint):
+        container.require_no_state(names)
+
+
 def prepare(
     container: Container,
     texts: Mapping[str, str],
@@ -77,7 +88,7 @@ def prepare(
     copy: bool,
 ) -> Container:
     """Set a folder up to be written with its configs edited."""
-    if isinstance(container, ShardedCheckpoint):
+    if isinstance(container, ShardedCheckpoint | DistributedCheckpoint):
         return container.copying(copy)
     if not isinstance(container, ModelFolder):
         return container

@@ -13,6 +13,10 @@ __all__ = ["Container", "open_container", "writes_folder"]
 def open_container(path: Path) -> Container:
     """Open a checkpoint by what it is; only its header is read."""
     if path.is_dir():
+        from resize_pos.containers.dcp import DistributedCheckpoint, is_distributed
+
+        if is_distributed(path):
+            return DistributedCheckpoint.open(path)
         from resize_pos.containers.model_folder import ModelFolder
 
         return ModelFolder.open(path, open_container)
@@ -21,7 +25,20 @@ def open_container(path: Path) -> Container:
 
         if is_index(path):
             return ShardedCheckpoint.open(path, open_container)
+    if _starts_with(path, b"PK"):
+        from resize_pos.containers.npz import NpzFile, is_npz
+
+        if is_npz(path):
+            return NpzFile.open(path)
     return SafetensorsFile.open(path)
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False  # the reader says what is wrong
 
 
 def writes_folder(container: Container) -> bool:
