@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     to_window: GridLike
     from_window: GridLike
     relative_like: str
+    optimizer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def resize_checkpoint(
     device: str = "cpu",
     edit_configs: bool = True,
     copy: bool = False,
+    drop_extras: bool = False,
     **options: Unpack[Options],
 ) -> Report:
     """Transfer a checkpoint, a file or a model folder, to another resolution; report what that did.
@@ -105,7 +107,7 @@ def resize_checkpoint(
     request = Request.make(to=to, **options)
     target = None if output is None else Path(output)
     job = Job(Path(path), request, target, force, dry_run, device, hash_output=True)
-    return run(replace(job, edit_configs=edit_configs, copy=copy))
+    return run(replace(job, edit_configs=edit_configs, copy=copy, drop_extras=drop_extras))
 
 
 def verify_checkpoint(

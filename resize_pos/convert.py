@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.config_advice import advise
 from resize_pos.configs import parse_texts, read_config_sizes, read_texts
 from resize_pos.containers import open_container, writes_folder
-from resize_pos.containers.base import Container, Copied
+from resize_pos.containers.base import Container, Copied, TrainingCheckpoint
+from resize_pos.containers.converted import Converted, converted
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import ResizePosError
@@ -25,6 +26,7 @@ from resize_pos.provenance import record, recorded_geometry
 from resize_pos.report.value import Report, Status, TableReport
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
+from resize_pos.rules.optimizer import optimizer_steps
 from resize_pos.sources import (
     Source,
     config_files,
@@ -59,6 +61,7 @@ class Job:
     limits: tuple[Limit, ...] = ()  # what the user will not have a measure exceed
     edit_configs: bool = True  # of a folder; else they are carried over as they are
     copy: bool = False  # files that do not change are copied, not hard-linked
+    drop_extras: bool = False  # what the output's format cannot hold is left out
 
 
 def locate(container: Container, request: Request) -> Located:
@@ -78,13 +81,15 @@ def run(job: Job) -> Report:
     """Carry a job out, or plan it; the target appears whole or not at all."""
     started = time.perf_counter()
     source = resolve_source(job.source)
-    container = open_container(source.path)
+    opened = open_container(source.path)
+    container = converted(opened, job.output, drop_extras=job.drop_extras)
     try:
         located = locate(container, job.request)
         require_one_geometry(container, located)
         texts = _texts(container, located) if job.edit_configs else {}
         plan = make_plan(located, job.request, parse_texts(texts))
         require_convertible(container, [step.table.name for step in plan.changes])
+        plan = _with_optimizers(plan, container)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
@@ -121,7 +126,16 @@ def run(job: Job) -> Report:
         config_advice=advise(plan, container, edited=bool(texts)),
         left_out=left_out(container) if plan.changes else (),
         copies=copies(container),
+        conversion=container.conversion if isinstance(container, Converted) else None,
     )
+
+
+def _with_optimizers(plan: Plan, container: Container) -> Plan:
+    """Plan what becomes of the optimizer state that a training checkpoint holds."""
+    if not isinstance(container, TrainingCheckpoint):
+        return plan
+    states = optimizer_steps(plan.steps, container.tensors, container.optimizers, plan.request)
+    return replace(plan, steps=plan.steps + states)
 
 
 def _folder(container: Container) -> Path:
@@ -149,8 +163,11 @@ def _convert(
 ) -> tuple[tuple[TableReport, ...], Copied]:
     from resize_pos.execute import transform  # numpy: only a real conversion pays for it
     from resize_pos.measures.table import Neighbours
+    from resize_pos.transforms.optimizer_state import keep_sign
     from resize_pos.verify import check_output, require_finite
 
+    if plan.drops and isinstance(container, TrainingCheckpoint):
+        container = container.without(plan.drops)
     before: dict[str, NDArray[Any]] = {}
     after: dict[str, NDArray[Any]] = {}
     for step in plan.changes:
@@ -158,6 +175,8 @@ def _convert(
         before[name] = container.read(name)
         require_finite(name, before[name], container.path.name)
         after[name] = transform(step, before[name], job.device)
+        if step.table.state is not None:
+            after[name] = keep_sign(before[name], after[name])
     shapes: Mapping[str, tuple[int, ...]] = {name: array.shape for name, array in after.items()}
     require_space(output.parent, container.output_bytes(shapes))
     with staged(output, force=job.force, folder=writes_folder(container)) as stage:
@@ -167,11 +186,16 @@ def _convert(
     around = Neighbours(container.tensors, container.read)
     tables = [
         _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
-        if step.table.name in after and not isinstance(step.operation, Rebuild)
+        if step.table.name in after and _is_measured(step)
         else TableReport(step)
         for step in plan.steps
     ]
     return tuple(tables), copied
+
+
+def _is_measured(step: Step) -> bool:
+    """Moments of an optimizer and computed buffers have no artifacts to look for."""
+    return step.table.state is None and not isinstance(step.operation, Rebuild)
 
 
 def _judged(
@@ -199,11 +223,12 @@ def _judged(
 
 
 def _copy_whole(container: Container, output: Path, force: bool) -> Copied:
-    folder = writes_folder(container)
-    size = container.output_bytes({}) if folder else container.path.stat().st_size
+    folder, changes_format = writes_folder(container), isinstance(container, Converted)
+    anew = folder or changes_format
+    size = container.output_bytes({}) if anew else container.path.stat().st_size
     require_space(output.parent, size)
     with staged(output, force=force, folder=folder) as stage:
-        if folder:
+        if anew:
             return container.write(stage, {}, {})
         write_spliced(container.path, stage, [CopyRange(0, size)])
     return Copied(len(container.tensors), sum(info.nbytes for info in container.tensors.values()))

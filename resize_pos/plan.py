@@ -34,7 +34,14 @@ class Plan:
     @property
     def changes(self) -> tuple[Step, ...]:
         """The steps that alter a tensor."""
-        return tuple(step for step in self.steps if step.action is not Action.KEEP)
+        untouched = (Action.KEEP, Action.DROP)
+        return tuple(step for step in self.steps if step.action not in untouched)
+
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """The entries of optimizers that are taken out."""
+        states = (step.table.state for step in self.steps if step.action is Action.DROP)
+        return tuple(dict.fromkeys(state.entry for state in states if state is not None))
 
 
 def make_plan(

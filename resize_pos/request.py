@@ -38,6 +38,7 @@ class Request:
     to_window: Grid | None = None  # of the models whose relative tables follow a window
     from_window: Grid | None = None
     relative: RelativeConvention | None = None  # None: what the family's own library does
+    optimizer: str | None = None  # resize or drop its state; None: resize where that is certain
 
     @property
     def to_image(self) -> bool:
@@ -64,6 +65,7 @@ class Request:
         to_window: GridLike | None = None,
         from_window: GridLike | None = None,
         relative_like: str | None = None,
+        optimizer: str | None = None,
     ) -> Request:
         """Read loosely typed options; refuse what is malformed or contradicts itself."""
         _exclusive(("--to", to), ("--to-grid", to_grid))
@@ -74,6 +76,8 @@ class Request:
                 "--pattern and --axes belong together.",
                 hint="for example: --pattern 'my_pos$' --axes '1 (p h w s) d'",
             )
+        if optimizer not in (None, "resize", "drop"):
+            raise UsageError(f"--optimizer {optimizer!r} is neither resize nor drop.")
         for name, count in (("--prefix", prefix), ("--suffix", suffix)):
             if count is not None and count < 0:
                 raise UsageError(f"{name} {count} is negative; it counts rows.")
@@ -93,6 +97,7 @@ class Request:
             to_window=None if to_window is None else Grid.parse(to_window, "--to-window"),
             from_window=None if from_window is None else Grid.parse(from_window, "--from-window"),
             relative=None if relative_like is None else _relative(relative_like),
+            optimizer=optimizer,
         )
 
 

@@ -15,6 +15,14 @@ from resize_pos.windows import Reach
 
 
 @dataclass(frozen=True, slots=True)
+class StateOf:
+    """What an optimizer's tensor belongs to."""
+
+    table: str  # the parameter whose state it is
+    entry: str  # where all the state of that parameter lies
+
+
+@dataclass(frozen=True, slots=True)
 class PositionTable:
     """A position tensor, what it is, and how its rows are to be read."""
 
@@ -29,6 +37,7 @@ class PositionTable:
     evidence: tuple[str, ...] = ()
     follows: str | None = None  # the table whose geometry this one shares
     reach: Reach | None = None  # what is known of a relative table's window
+    state: StateOf | None = None  # set: not a table, but an optimizer's state of one
 
     @property
     def name(self) -> str:
@@ -40,6 +49,11 @@ class PositionTable:
         """What its rows stand for."""
         return self.family.role
 
+    @property
+    def kind(self) -> str:
+        """What it is, for the report: its role, or that it is an optimizer's."""
+        return self.role.value if self.state is None else "optimizer"
+
 
 class Action(StrEnum):
     """What happens to a table."""
@@ -47,6 +61,7 @@ class Action(StrEnum):
     RESIZE = "resize"  # its values are interpolated
     REGENERATE = "regenerate"  # its values are computed anew from their formula
     KEEP = "keep"
+    DROP = "drop"  # an optimizer's state is taken out
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A stored element type, under the name that the safetensors format gives it."""
+    """A stored element type, under the name that the safetensors format gives or would give it."""
 
     name: str
     bits: int  # per element; F4 and F6 are packed
     numpy: str | None  # numpy or ml_dtypes name; None: no array type has this layout
     floating: bool = False
+    foreign: bool = False  # known to torch, but not to the safetensors format
 
 
 DTYPES: Mapping[str, DType] = {
@@ -48,6 +49,12 @@ DTYPES: Mapping[str, DType] = {
         DType("U16", 16, "uint16"),
         DType("U8", 8, "uint8"),
         DType("BOOL", 8, "bool"),
+        DType("C128", 128, "complex128", foreign=True),
+        DType("QI8", 8, None, foreign=True),
+        DType("QU8", 8, None, foreign=True),
+        DType("QI32", 32, None, foreign=True),
+        DType("QU4X2", 8, None, foreign=True),
+        DType("QU2X4", 8, None, foreign=True),
     )
 }
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from resize_pos.api import Inspection
 from resize_pos.cli._render_folder import show_configs
+from resize_pos.containers.converted import Conversion
 from resize_pos.families import Family, Role
 from resize_pos.report.value import Report, Status
 from resize_pos.tables import Action, PositionTable, Step
@@ -62,11 +63,24 @@ def show_report(report: Report, *, verbose: bool) -> None:
         size = f" ({_bytes(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
         print_line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
+    if report.conversion is not None:
+        _show_conversion(console, report.conversion)
     show_configs(console, report)
     if report.output is not None:
         print_line(
             console, Text.assemble(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
         )
+
+
+def _show_conversion(console: Console, conversion: Conversion) -> None:
+    if conversion.wrapper is not None:
+        print_line(
+            console, f"the tensors of {conversion.wrapper} make up the {conversion.format} file."
+        )
+    if conversion.dropped:
+        print_line(console, f"left out: {', '.join(conversion.dropped)}")
+    for name, kept in conversion.aliases.items():
+        print_line(console, f"left out: {name}, the same tensor as {kept}")
 
 
 def _show_steps(console: Console, steps: Sequence[Step]) -> None:
@@ -78,6 +92,8 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
         name = step.table.name if count == 1 else f"{step.table.name} and {count - 1} alike"
         if step.action is Action.KEEP:
             table.add_row(name, _extent(step.table), Text(f"kept: {step.reason}", style="dim"))
+        elif step.action is Action.DROP:
+            table.add_row(name, _extent(step.table), f"dropped: {step.reason}")
         else:
             words = ", ".join([*_kept_rows(step.table), str(step.operation)])
             table.add_row(name, f"{step.table.grid} → {step.target}", words)

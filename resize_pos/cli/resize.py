@@ -35,6 +35,16 @@ from resize_pos.request import Request
 @click.option("-f", "--force", is_flag=True, help="Replace an existing target.")
 @click.option("--no-config", is_flag=True, help="Of a folder, convert the weights alone.")
 @click.option("--copy", is_flag=True, help="Copy unchanged files; else large ones are hard-linked.")
+@click.option(
+    "--drop-extras",
+    is_flag=True,
+    help="Leave out what the output's format cannot hold (-o NAME.safetensors).",
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(["resize", "drop"]),
+    help="Optimizer state of a resized table [default: resize it where the match is certain].",
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Show the plan and write nothing.")
 @click.option(
     "--report",
@@ -64,6 +74,7 @@ def command(
     force: bool,
     no_config: bool,
     copy: bool,
+    drop_extras: bool,
     dry_run: bool,
     device: str,
     reports: tuple[Path, ...],
@@ -102,6 +113,7 @@ def command(
             limits=bounds,
             edit_configs=not no_config,
             copy=copy,
+            drop_extras=drop_extras,
         )
     )
     write_reports(report, reports)

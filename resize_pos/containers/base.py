@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from resize_pos.tensors import TensorInfo
 
@@ -29,6 +29,21 @@ class Copied:
             self.files + other.files,
             self.linked + other.linked,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """An optimizer's state dict inside of a checkpoint: which parameters, in which groups."""
+
+    name: str  # where it lies in the checkpoint; empty: it is the checkpoint
+    groups: tuple[tuple[str, ...], ...]  # keys into its state, in order
+    parameters: tuple[tuple[str, ...], ...]  # their names, where the optimizer knew them
+    models: tuple[tuple[str, ...], ...] = ()  # the tensors of each state dict beside it, in order
+
+    @property
+    def state(self) -> str:
+        """The name under which the entries lie, one for each parameter."""
+        return f"{self.name}.state" if self.name else "state"
 
 
 class Container(Protocol):
@@ -60,3 +75,15 @@ class Container(Protocol):
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
         """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it."""
+
+
+@runtime_checkable
+class TrainingCheckpoint(Protocol):
+    """A checkpoint that may hold optimizers beside the weights."""
+
+    @property
+    def optimizers(self) -> tuple[OptimizerState, ...]:
+        """Every optimizer state dict, in the file's own order."""
+
+    def without(self, entries: Collection[str]) -> Container:
+        """Give the same checkpoint without these entries of its optimizers' states."""

@@ -30,6 +30,8 @@ _LARGEST_ARRAY = 2**63 - 1  # bytes: what numpy and torch can address
 _DEEPEST = 64  # levels in a field that the format does not know; the reference stops at 127
 _ALLOWANCE = 4096  # bytes of metadata that a disk check reckons with
 
+_KNOWN = [name for name, dtype in DTYPES.items() if not dtype.foreign]
+
 _TRUNCATED = "The file looks truncated; download or copy it again."
 
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -111,6 +113,10 @@ class SafetensorsFile:
                 f"{self.path.name}: {name}: {info.nbytes} bytes expected, {count} read.", _TRUNCATED
             )
         return array.byteswap(inplace=True) if sys.byteorder == "big" else array
+
+    def span(self, name: str) -> tuple[int, int] | None:
+        """Tell where in the file a tensor's bytes lie."""
+        return self._spans[self._info(name).name]
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the file becomes when these tensors take these shapes.
@@ -385,9 +391,9 @@ def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]
         if key not in entry:
             raise ContainerError(f"the entry has no {key}.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in _KNOWN:
         raise ContainerError(
-            f"dtype {_show(dtype)} is not known.", f"Known are {', '.join(DTYPES)}."
+            f"dtype {_show(dtype)} is not known.", f"Known are {', '.join(_KNOWN)}."
         )
     if not _are_counts(shape):
         raise ContainerError(f"shape {_show(shape)} is not a list of sizes.")

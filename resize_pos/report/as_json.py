@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from resize_pos._version import __version__
+from resize_pos.containers.converted import Conversion
 from resize_pos.conventions import (
     CONVENTIONS,
     RELATIVE_CONVENTIONS,
@@ -45,6 +46,7 @@ def report_document(report: Report) -> dict[str, Any]:
             "linked": report.copied.linked,
         },
         "left_out": [{"name": entry.name, "reason": entry.reason} for entry in report.left_out],
+        "conversion": _conversion(report.conversion),
         "config_edits": [
             {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
             for edit in report.plan.config_edits
@@ -77,6 +79,17 @@ def report_json(report: Report) -> str:
     return json.dumps(report_document(report), indent=2, ensure_ascii=False, allow_nan=False)
 
 
+def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:
+    if conversion is None:
+        return None
+    return {
+        "format": conversion.format,
+        "dropped": list(conversion.dropped),
+        "aliases": dict(conversion.aliases),
+        "wrapper": conversion.wrapper,
+    }
+
+
 def request_document(request: Request) -> dict[str, Any]:
     """Give the request as plain data; what was not asked for is null."""
     sizes = {
@@ -99,6 +112,7 @@ def request_document(request: Request) -> dict[str, Any]:
         "method": request.resampling.method.value,
         "antialias": request.resampling.antialias,
         "relative_like": None if request.relative is None else request.relative.name,
+        "optimizer": request.optimizer,
     }
 
 
@@ -107,7 +121,7 @@ def table_document(table: PositionTable) -> dict[str, Any]:
     return {
         "name": table.name,
         "family": table.family.name,
-        "kind": table.role.value,
+        "kind": table.kind,
         "dtype": table.tensor.dtype,
         "from": _extent(table, table.grid, table.tensor.shape),
         "prefix": table.prefix,

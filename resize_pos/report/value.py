@@ -10,6 +10,7 @@ from pathlib import Path
 from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION
 from resize_pos.config_advice import ConfigAdvice
 from resize_pos.containers.base import Copied
+from resize_pos.containers.converted import Conversion
 from resize_pos.containers.model_folder import LeftOut
 from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
@@ -59,6 +60,7 @@ class Report:
     config_advice: tuple[ConfigAdvice, ...] = ()  # what is left to the user
     left_out: tuple[LeftOut, ...] = ()  # files of a folder that its copy does not get
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
+    conversion: Conversion | None = None  # set: the output is of another file format
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -73,7 +75,11 @@ class Report:
     @property
     def fine_tune(self) -> FineTune:
         """Advice for what comes next."""
-        resized = [t.step.table.name for t in self.tables if t.step.action is Action.RESIZE]
+        resized = [
+            t.step.table.name
+            for t in self.tables
+            if t.step.action is Action.RESIZE and t.step.table.state is None
+        ]
         names = tuple(dict.fromkeys(self.copies.get(name, name) for name in resized))
         if not names:
             return FineTune((), NOTHING)
