@@ -12,6 +12,11 @@ from resize_pos.report.value import Report
 _WRITERS: Mapping[str, Callable[[Report], str]] = {".json": report_json}
 
 
+def is_written_as(suffix: str) -> bool:
+    """Tell whether there is a writer for a file suffix."""
+    return suffix in _WRITERS
+
+
 def require_report_targets(paths: Iterable[Path]) -> None:
     """Refuse an unknown suffix or a missing folder before any work is done."""
     for path in paths:
