@@ -10,8 +10,11 @@ from typing import Any
 from resize_pos.batch.discover import Found, discover
 from resize_pos.batch.manifest import Entry, merged
 from resize_pos.convert import Job
-from resize_pos.errors import ContainerError, OutputError, UsageError
+from resize_pos.errors import ContainerError, OutputError, ResizePosError, UsageError
+from resize_pos.locate import locate_tables
+from resize_pos.plan import make_plan
 from resize_pos.request import Request
+from resize_pos.rules.base import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ def collect(
             "no checkpoint was found.", hint=" ".join(notes) or "name a folder, files or globs."
         )
     require_distinct(jobs)
+    for request in {job.request for job in jobs}:
+        _require_sense(request)
     return Jobs(jobs, tuple(notes))
 
 
@@ -80,6 +85,16 @@ def require_distinct(jobs: Sequence[Job]) -> None:
                 f"{target}: the target is a source, which is never modified.",
                 hint="name another folder with --output-dir.",
             )
+
+
+def _require_sense(request: Request) -> None:
+    """Refuse at once what would be refused for every checkpoint: a plan for one without tensors."""
+    try:
+        make_plan(locate_tables(Surroundings({}, request)), request)
+    except UsageError:
+        raise
+    except ResizePosError:
+        return
 
 
 def _require_output_apart(sources: Iterable[str], output_dir: Path) -> None:

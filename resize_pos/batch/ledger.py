@@ -91,8 +91,12 @@ class Ledger:
             _lock(self._file, self._path.parent)
             if self._torn:
                 self._file.write("\n")
-        except OSError as error:
-            raise output_error(self._path, error) from error
+        except BaseException as error:
+            if self._file is not None:
+                self._file.close()
+            if isinstance(error, OSError):
+                raise output_error(self._path, error) from error
+            raise
         return self
 
     def __exit__(

@@ -10,8 +10,6 @@ from concurrent.futures import Executor
 
 from resize_pos.errors import OutputError, UsageError
 
-_CONNECT_SECONDS = 10
-
 # Imported once by the server that workers are forked from, instead of once in each of them.
 _PRELOAD = ["resize_pos.batch.work", "resize_pos.execute", "resize_pos.verify"]
 
@@ -57,7 +55,7 @@ def dask_cluster(address: str) -> Iterator[Executor]:
             hint="pip install 'resize-pos[dask]'",
         ) from None
     try:
-        client = Client(address, timeout=_CONNECT_SECONDS)
+        client = Client(address)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise OutputError(

@@ -159,8 +159,13 @@ def make_job(source: Path, options: Mapping[str, Any], **more: Any) -> Job:
     """Split the options between the job and its request."""
     own = {field.name for field in fields(Job)}
     for_job = {name: value for name, value in options.items() if name in own}
-    asked = given(**{name: value for name, value in options.items() if name not in own})
-    return Job(source, Request.make(**asked), **for_job, **more)
+    return Job(source, Request.make(**request_options(options)), **for_job, **more)
+
+
+def request_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick what was said about the request."""
+    own = {field.name for field in fields(Job)}
+    return given(**{name: value for name, value in options.items() if name not in own})
 
 
 def given(**options: Any) -> dict[str, Any]:

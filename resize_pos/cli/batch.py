@@ -24,8 +24,8 @@ from resize_pos.cli._options import (
     RUN_OPTIONS,
     SOURCE_OPTIONS,
     TO_OPTIONS,
-    given,
     make_job,
+    request_options,
 )
 from resize_pos.cli._progress import Progress, open_progress
 from resize_pos.convert import Job
@@ -139,7 +139,7 @@ def _collect(
 ) -> Sequence[Job]:
     entries = () if manifest is None else read_manifest(manifest)
     folder = Path() if manifest is None else manifest.parent
-    found = collect(sources, entries, folder, given(**options), template, output_dir)
+    found = collect(sources, entries, folder, request_options(options), template, output_dir)
     for note in found.notes:
         click.echo(click.style("note: ", fg="yellow") + note, err=True)
     return found.jobs
