@@ -17,6 +17,7 @@ import pytest
 
 from resize_pos.batch.ledger import NAME, Ledger
 from resize_pos.cli import main
+from resize_pos.containers import Container, open_container
 from tests.builders import raw_tensors, vit, write_safetensors
 from tests.test_imports import HEAVY, loaded_after
 from tests.zoo import tree
@@ -167,11 +168,15 @@ def test_a_new_version_looks_again(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     run(*WORDS)
     text = Path("out", NAME).read_text().replace('"version":"', '"version":"0.0.')
     Path("out", NAME).write_text(text)
-    calls: list[object] = []
-    real = shutil.disk_usage
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: calls.append(path) or real(path))
+    opened: list[Path] = []
+
+    def note(path: Path) -> Container:
+        opened.append(path)
+        return open_container(path)
+
+    monkeypatch.setattr("resize_pos.convert.open_container", note)
     assert run(*WORDS, "--json").statuses == BOTH_CURRENT
-    assert calls
+    assert Path("zoo/a.safetensors") in opened
 
 
 def test_a_torn_ledger_is_read_up_to_the_tear(run: Run) -> None:
@@ -275,24 +280,27 @@ def test_a_conversion_imports_neither_torch_nor_jinja(run: Run) -> None:
     assert not loaded_after(*WORDS) & HEAVY
 
 
-def doubtful() -> None:
-    """Add a table without any structure: shrinking it loses most of its norm."""
-    tensors = vit(8, 8)
-    noise = np.random.default_rng(5).normal(size=(1, 65, 8)).astype(np.float32)
-    write_safetensors(Path("zoo/noise.safetensors"), {**tensors, "pos_embed": noise})
-
-
 def test_a_failed_check_ends_with_three_also_when_it_is_current(run: Run) -> None:
-    doubtful()
-    words = ("batch", "zoo", "--to", "32x48", "-o", "out", "-j", "1")
+    limited = (*WORDS, "--max", "norm_change=0.0001")
     for status in ("resized", "current"):
-        done = run(*words, "--json")
-        assert done.statuses["noise.safetensors"] == status
-        assert done.jobs["noise.safetensors"]["verdict"] == "fail"
+        done = run(*limited, "--json")
+        assert set(done.statuses.values()) == {status}
+        assert {line["verdict"] for line in done.jobs.values()} == {"fail"}
         assert done.code == 3
-    summary = run(*words)
-    assert "3 current, 2 warned" in summary.out
-    assert "norms fall by" in summary.out
+    summary = run(*limited)
+    assert summary.code == 3
+    assert "2 current, 2 warned" in summary.out
+    assert "norm_change" in summary.out
+
+
+def test_another_limit_judges_again_and_converts_nothing(run: Run) -> None:
+    assert run(*WORDS, "--json").code == 0
+    before = Path("out/a.safetensors").stat().st_mtime_ns
+    limited = run(*WORDS, "--json", "--max", "norm_change=0.0001")
+    assert limited.statuses == BOTH_CURRENT
+    assert limited.code == 3
+    assert Path("out/a.safetensors").stat().st_mtime_ns == before
+    assert run(*WORDS, "--json").code == 0
 
 
 def test_a_manifest_gives_sizes_of_their_own(run: Run) -> None:

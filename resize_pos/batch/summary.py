@@ -9,9 +9,6 @@ from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.batch.work import CURRENT, FAILED, Outcome
-from resize_pos.report.as_json import report_document
-from resize_pos.report.batch_files import batch_markdown
-from resize_pos.report.value import Report
 
 SCHEMA = "resize-pos/batch/1"
 
@@ -52,12 +49,6 @@ class Summary:
         """1 when any job failed; 3 when a check did, or `strict` met a warning; else 0."""
         codes = {outcome.exit_code(strict=self.strict) for outcome in self.outcomes}
         return next((code for code in (1, 3) if code in codes), 0)
-
-
-def report_markdown(report: Report) -> str:
-    """Write one report as a table of one row."""
-    document = {**report_document(report), "job": {"number": 1, "bytes": 0, "reports": []}}
-    return batch_markdown({"counts": {report.status.value: 1}, "jobs": [document]})
 
 
 def job_document(outcome: Outcome, jobs: int) -> dict[str, Any]:

@@ -87,8 +87,8 @@ def command(
 
 
 def _annotate(report: Report) -> None:
-    from resize_pos.batch.summary import report_markdown
     from resize_pos.cli._github import annotate, append_summary
+    from resize_pos.report.files import report_markdown
 
     bad = {check.detail: check.level for check in report.checks if check.level.value != "ok"}
     where = report.source if report.output is None else report.output

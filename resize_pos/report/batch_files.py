@@ -39,11 +39,22 @@ def write_batch_reports(document: _Document, paths: Iterable[Path]) -> None:
 def batch_markdown(document: _Document) -> str:
     """Write a table for a step summary or a pull request."""
     lines = ["## resize-pos batch", "", f"{count_words(document['counts'])}.", ""]
-    lines += ["| checkpoint | status | tables | verdict | |", "|---|---|---|---|---|"]
-    for row in map(_row, document["jobs"]):
+    return "\n".join([*lines, *_markdown_rows(document["jobs"])]) + "\n"
+
+
+def job_markdown(document: _Document) -> str:
+    """Write one job's document as a table of one row."""
+    return (
+        "\n".join([f"## resize-pos: {document['status']}", "", *_markdown_rows([document])]) + "\n"
+    )
+
+
+def _markdown_rows(jobs: Iterable[_Document]) -> list[str]:
+    lines = ["| checkpoint | status | tables | verdict | |", "|---|---|---|---|---|"]
+    for row in map(_row, jobs):
         cells = (f"`{row['source']}`", row["status"], row["tables"], row["verdict"], row["reason"])
         lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def count_words(counts: Mapping[str, int]) -> str:
