@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
 from resize_pos.geometry import Grid
 from resize_pos.infer import Geometry
 from resize_pos.plan import Plan
+from resize_pos.request import Request
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +38,36 @@ def record(plan: Plan, tables: Mapping[str, NDArray[Any]]) -> Mapping[str, str]:
             for step in steps
         },
         "source": digest(tables),
+        "request": request_record(plan.request),
     }
     return {KEY: json.dumps(document, separators=(",", ":"))}
+
+
+def request_record(request: Request) -> Mapping[str, Any]:
+    """Give a request as plain data that equals another's if and only if the requests are equal."""
+    return as_plain(request)  # type: ignore[no-any-return]
+
+
+def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any]] | None:
+    """Read back version and request; a record from before requests were recorded has none."""
+    try:
+        document = json.loads(metadata.get(KEY, "{}"))
+        version, request = document["version"], document["request"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return (version, request) if isinstance(version, str) and isinstance(request, dict) else None
+
+
+def as_plain(value: Any) -> Any:
+    """Write a value out for JSON; of a dataclass, only the parts that are not at their default."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [(part, getattr(value, part.name)) for part in fields(value)]
+        return {part.name: as_plain(v) for part, v in parts if v != part.default}
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(v) for key, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_plain(v) for v in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def digest(tables: Mapping[str, NDArray[Any]]) -> str:

@@ -35,7 +35,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("report",),
     ("verify",),
     ("convert",),
-    ("api",),
+    ("api", "batch"),
     ("cli",),
 )
 LEVEL = {name: level for level, row in enumerate(HOUSE) for name in row}

@@ -16,7 +16,7 @@ from resize_pos import ResizePosError, inspect_checkpoint, resize_checkpoint
 from resize_pos.config_values import ConfigEdit
 from resize_pos.containers import model_folder, open_container
 from resize_pos.containers.carry import LINK_FROM
-from resize_pos.containers.staging import PART_SUFFIX
+from resize_pos.containers.stages import PART_SUFFIX
 from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.report import Report, Status
 from resize_pos.report.as_json import report_document

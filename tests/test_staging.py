@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from resize_pos.containers import exchange
+from resize_pos.containers.stages import PART_SUFFIX
 from resize_pos.containers.staging import (
-    PART_SUFFIX,
     output_error,
     require_space,
     require_writable,

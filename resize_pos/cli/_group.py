@@ -14,6 +14,7 @@ _COMMANDS = {
     "inspect": "Show the position tables of a checkpoint, and why others are none.",
     "verify": "Hold a resized checkpoint against its source, or ask whether it fits a size.",
     "compare": "Several resized checkpoints, or conventions, side by side.",
+    "batch": "Transfer every checkpoint of a zoo, unattended.",
     "families": "List every layout that is known, with its source.",
 }
 

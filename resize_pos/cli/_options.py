@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from resize_pos.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Method
+from resize_pos.convert import Job
+from resize_pos.measures.catalogue import Limit
+from resize_pos.request import Request
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -20,6 +25,18 @@ def _stack(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Co
 
     return decorate
 
+
+TO_OPTIONS = _stack(
+    click.option(
+        "--to", metavar="SIZE", help="Target image size: 384, or 384x512 (height × width)."
+    ),
+    click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to."),
+    click.option(
+        "--to-window",
+        metavar="N|HxW",
+        help="Target attention window of models such as Swin, in cells.",
+    ),
+)
 
 SOURCE_OPTIONS = _stack(
     click.option(
@@ -87,6 +104,78 @@ DEBUG_OPTION = click.option(
 JSON_OPTION = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
 )
+FORMAT_OPTION = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    help="How to print; github: workflow annotations, and the report to the step summary.",
+)
+
+
+def _limits(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:
+    del ctx, param
+    return tuple(Limit.parse(text) for text in texts)
+
+
+# How a conversion is run and what is said about it; the same for one checkpoint and for many.
+RUN_OPTIONS = _stack(
+    click.option("-f", "--force", is_flag=True, help="Replace an existing target."),
+    click.option(
+        "--no-config",
+        "edit_configs",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Of a folder, convert the weights alone.",
+    ),
+    click.option(
+        "--copy", is_flag=True, help="Copy unchanged files; else large ones are hard-linked."
+    ),
+    click.option(
+        "--drop-extras",
+        is_flag=True,
+        help="Leave out what the output's format cannot hold (-o NAME.safetensors).",
+    ),
+    click.option(
+        "--optimizer",
+        type=click.Choice(["resize", "drop"]),
+        help="Optimizer state of a resized table [default: resize it where the match is certain].",
+    ),
+    click.option("-n", "--dry-run", is_flag=True, help="Show the plan and write nothing."),
+    click.option(
+        "--report",
+        "reports",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Also write a report, in the format of its suffix; repeatable.",
+    ),
+    click.option(
+        "--max",
+        "limits",
+        multiple=True,
+        callback=_limits,
+        metavar="MEASURE=LIMIT",
+        help="Exit with 3 when a measure exceeds this; repeatable.",
+    ),
+    click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too."),
+    JSON_OPTION,
+    FORMAT_OPTION,
+    click.option("-q", "--quiet", is_flag=True, help="Print only the paths of what was written."),
+)
+
+
+def make_job(source: Path, options: Mapping[str, Any], **more: Any) -> Job:
+    """Split the options between the job and its request."""
+    own = {field.name for field in fields(Job)}
+    for_job = {name: value for name, value in options.items() if name in own}
+    return Job(source, Request.make(**request_options(options)), **for_job, **more)
+
+
+def request_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick what was said about the request."""
+    own = {field.name for field in fields(Job)}
+    return given(**{name: value for name, value in options.items() if name not in own})
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
             _show_detail(console, step.table, table.measures)
     if changes:
         count = report.copied.tensors
-        size = f" ({_bytes(report.copied.bytes)})" if report.copied.bytes else ""
+        size = f" ({human_bytes(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
         print_line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
     if report.conversion is not None:
@@ -134,7 +134,7 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
     """Print the tables of a checkpoint, the evidence, and what came near."""
     console = console_for_results()
     tensors = inspection.tensors.values()
-    size = _bytes(sum(info.nbytes for info in tensors))
+    size = human_bytes(sum(info.nbytes for info in tensors))
     print_line(
         console,
         f"{inspection.path.name}: {inspection.format}, {len(inspection.tensors)} tensors, {size}",
@@ -207,7 +207,8 @@ def print_line(console: Console, text: str | Text) -> None:
     console.print(text, soft_wrap=True, markup=False)
 
 
-def _bytes(count: int) -> str:
+def human_bytes(count: int) -> str:
+    """Write a number of bytes for a person."""
     size = float(count)
     for unit in ("B", "kB", "MB"):
         if size < 1000:

@@ -7,23 +7,23 @@ from typing import Any
 
 import click
 
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, METHOD_OPTIONS, SOURCE_OPTIONS, given
-from resize_pos.convert import Job, run
-from resize_pos.errors import UsageError
-from resize_pos.measures.catalogue import Limit
+from resize_pos.cli._options import (
+    DEBUG_OPTION,
+    METHOD_OPTIONS,
+    RUN_OPTIONS,
+    SOURCE_OPTIONS,
+    TO_OPTIONS,
+    make_job,
+)
+from resize_pos.convert import run
+from resize_pos.errors import ResizePosError, UsageError
 from resize_pos.report.files import require_report_targets, write_reports
-from resize_pos.request import Request
+from resize_pos.report.value import Report
 
 
 @click.command("resize")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--to", metavar="SIZE", help="Target image size: 384, or 384x512 (height × width).")
-@click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
-@click.option(
-    "--to-window",
-    metavar="N|HxW",
-    help="Target attention window of models such as Swin, in cells.",
-)
+@TO_OPTIONS
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
 @click.option(
@@ -32,37 +32,7 @@ from resize_pos.request import Request
     type=click.Path(path_type=Path),
     help="Target [default: NAME-SIZE beside the source].",
 )
-@click.option("-f", "--force", is_flag=True, help="Replace an existing target.")
-@click.option("--no-config", is_flag=True, help="Of a folder, convert the weights alone.")
-@click.option("--copy", is_flag=True, help="Copy unchanged files; else large ones are hard-linked.")
-@click.option(
-    "--drop-extras",
-    is_flag=True,
-    help="Leave out what the output's format cannot hold (-o NAME.safetensors).",
-)
-@click.option(
-    "--optimizer",
-    type=click.Choice(["resize", "drop"]),
-    help="Optimizer state of a resized table [default: resize it where the match is certain].",
-)
-@click.option("-n", "--dry-run", is_flag=True, help="Show the plan and write nothing.")
-@click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Also write a report (.json); repeatable.",
-)
-@click.option(
-    "--max",
-    "limits",
-    multiple=True,
-    metavar="MEASURE=LIMIT",
-    help="Exit with 3 when a measure exceeds this; repeatable.",
-)
-@click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too.")
-@JSON_OPTION
-@click.option("-q", "--quiet", is_flag=True, help="Print only the path of the output.")
+@RUN_OPTIONS
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and the measures.")
 @DEBUG_OPTION
 @click.pass_context
@@ -70,17 +40,10 @@ def command(
     ctx: click.Context,
     /,
     checkpoint: Path,
-    output: Path | None,
-    force: bool,
-    no_config: bool,
-    copy: bool,
-    drop_extras: bool,
-    dry_run: bool,
-    device: str,
     reports: tuple[Path, ...],
-    limits: tuple[str, ...],
     strict: bool,
     as_json: bool,
+    form: str,
     quiet: bool,
     verbose: bool,
     **options: Any,
@@ -95,32 +58,25 @@ def command(
 
     The source is never modified; an existing target is refused without --force.
     """
-    if quiet and (verbose or as_json):
-        raise UsageError("-q excludes -v and --json.")
-    request = Request.make(**given(**options))
-    bounds = tuple(Limit.parse(text) for text in limits)
-    require_report_targets(reports)
-    wants_document = as_json or bool(reports)
-    report = run(
-        Job(
-            checkpoint,
-            request,
-            output,
-            force,
-            dry_run,
-            device,
-            hash_output=wants_document,
-            limits=bounds,
-            edit_configs=not no_config,
-            copy=copy,
-            drop_extras=drop_extras,
-        )
-    )
-    write_reports(report, reports)
-    if as_json:
+    form = "json" if as_json else form
+    if quiet and (verbose or form != "text"):
+        raise UsageError("-q excludes -v, --json and --format.")
+    wants_document = form != "text" or bool(reports)
+    try:
+        job = make_job(checkpoint, options, hash_output=wants_document)
+        require_report_targets(reports)
+        report = run(job)
+        write_reports(report, reports)
+    except ResizePosError as error:
+        if form == "github":
+            _annotate_error(checkpoint, error)
+        raise
+    if form == "json":
         from resize_pos.report.as_json import report_json
 
         click.echo(report_json(report))
+    elif form == "github":
+        _annotate(report)
     elif quiet:
         click.echo(str(report.output or report.source))
     else:
@@ -128,3 +84,23 @@ def command(
 
         show_report(report, verbose=verbose)
     ctx.exit(report.exit_code(strict=strict))
+
+
+def _annotate(report: Report) -> None:
+    from resize_pos.cli._github import annotate, append_summary
+    from resize_pos.report.files import report_markdown
+
+    bad = {check.detail: check.level for check in report.checks if check.level.value != "ok"}
+    where = report.source if report.output is None else report.output
+    for detail, level in bad.items():
+        annotate(level.value, detail, file=report.source, title=f"resize-pos: {level.value}")
+    if not bad:
+        annotate("ok", f"{report.status.value}: {where}", file=report.source, title="resize-pos")
+    append_summary(report_markdown(report))
+
+
+def _annotate_error(checkpoint: Path, error: ResizePosError) -> None:
+    from resize_pos.cli._github import annotate
+
+    message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
+    annotate("fail", message, file=checkpoint, title="resize-pos")

@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from resize_pos.containers.exchange import replace_folder, require_replaceable
+from resize_pos.containers.stages import remove_stage, stage_path
 from resize_pos.errors import OutputError
-
-PART_SUFFIX = ".resize-pos-part"
-
-_LONGEST_STEM = 200  # bytes; with dot, random part and suffix it stays below the usual 255
 
 _REASONS: dict[int, tuple[str, str | None]] = {
     errno.EACCES: ("permission denied", "Choose a folder you may write to with -o."),
@@ -110,7 +106,7 @@ def staged(target: Path, *, force: bool, folder: bool = False) -> Iterator[Path]
     """
     require_writable(target.parent)
     require_absent(target, force=force, folder=folder)
-    stage = _stage_path(target)
+    stage = stage_path(target)
     try:
         yield stage
         replaces = require_absent(target, force=force, folder=folder)
@@ -122,7 +118,7 @@ def staged(target: Path, *, force: bool, folder: bool = False) -> Iterator[Path]
             # Where the system has a rename that refuses to overwrite (Windows), it is the one used.
             (stage.replace if force else stage.rename)(target)
     except BaseException as error:
-        _remove(stage)
+        remove_stage(stage)
         if isinstance(error, OutputError) and stage.name in error.message:
             # Nobody can look up a name that is gone; the target is what was asked for.
             message = error.message.replace(stage.name, target.name)
@@ -134,14 +130,6 @@ def staged(target: Path, *, force: bool, folder: bool = False) -> Iterator[Path]
         # The rename is done: a file system that cannot sync a folder is no reason to fail.
         with contextlib.suppress(OSError):
             _sync(target.parent)
-
-
-def _stage_path(target: Path) -> Path:
-    stem = os.fsencode(target.name)[:_LONGEST_STEM].decode("utf-8", "ignore")
-    while True:
-        stage = target.with_name(f".{stem}.{secrets.token_hex(4)}{PART_SUFFIX}")
-        if not os.path.lexists(stage):
-            return stage
 
 
 def _sync_tree(stage: Path) -> None:
@@ -161,14 +149,6 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _remove(stage: Path) -> None:
-    with contextlib.suppress(OSError):
-        if stage.is_dir() and not stage.is_symlink():
-            shutil.rmtree(stage, ignore_errors=True)
-        else:
-            stage.unlink(missing_ok=True)
 
 
 def _human(count: int) -> str:

@@ -6,10 +6,25 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from resize_pos.errors import OutputError, UsageError
-from resize_pos.report.as_json import report_json
+from resize_pos.report.as_json import report_document, report_json
+from resize_pos.report.batch_files import job_markdown
 from resize_pos.report.value import Report
 
 _WRITERS: Mapping[str, Callable[[Report], str]] = {".json": report_json}
+
+
+def is_written_as(suffix: str) -> bool:
+    """Tell whether there is a writer for a file suffix."""
+    return suffix in _WRITERS
+
+
+def report_markdown(report: Report) -> str:
+    """Write a report for a step summary: in full where there is a writer, else as one row."""
+    writer = _WRITERS.get(".md")
+    if writer is not None:
+        return writer(report)
+    job = {"number": 1, "bytes": 0, "reports": []}
+    return job_markdown({**report_document(report), "job": job})
 
 
 def require_report_targets(paths: Iterable[Path]) -> None:

@@ -1,0 +1,42 @@
+"""`--format github`: workflow commands that annotate a run, and its step summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+_LEVELS = {"ok": "notice", "warn": "warning", "fail": "error"}
+
+
+def annotate(level: str, message: str, *, file: Path | None = None, title: str = "") -> None:
+    """Print one annotation; `level` is ok, warn or fail."""
+    click.echo(annotation(level, message, file=file, title=title))
+
+
+def annotation(level: str, message: str, *, file: Path | None = None, title: str = "") -> str:
+    """Write a workflow command; line breaks and the characters of its own syntax are escaped."""
+    properties: Mapping[str, str] = {
+        "file": "" if file is None else str(file),
+        "title": title,
+    }
+    given = ",".join(f"{name}={_property(text)}" for name, text in properties.items() if text)
+    return f"::{_LEVELS[level]}{' ' if given else ''}{given}::{_data(message)}"
+
+
+def append_summary(markdown: str) -> None:
+    """Append to the step's summary, where there is one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(markdown.rstrip("\n") + "\n\n")
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,191 @@
+"""`resize-pos batch`: many checkpoints, unattended."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resize_pos.batch.jobs import collect
+from resize_pos.batch.ledger import Ledger
+from resize_pos.batch.manifest import read_manifest
+from resize_pos.batch.pools import usable_cores
+from resize_pos.batch.run import Batch, plan_all, prepare, run_all
+from resize_pos.batch.summary import Summary, batch_document, job_document
+from resize_pos.batch.work import FAILED, Outcome
+from resize_pos.cli._options import (
+    DEBUG_OPTION,
+    METHOD_OPTIONS,
+    RUN_OPTIONS,
+    SOURCE_OPTIONS,
+    TO_OPTIONS,
+    make_job,
+    request_options,
+)
+from resize_pos.cli._progress import Progress, open_progress
+from resize_pos.convert import Job
+from resize_pos.errors import UsageError
+from resize_pos.report.batch_files import require_batch_report_targets, write_batch_reports
+from resize_pos.report.files import is_written_as
+
+_MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
+
+
+@click.command("batch")
+@click.argument("sources", nargs=-1, metavar="SOURCE…")
+@TO_OPTIONS
+@click.option(
+    "-o",
+    "--output-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where the tree below each source is mirrored.",
+)
+@click.option(
+    "--manifest",
+    type=click.Path(path_type=Path),
+    help="Jobs with sizes and options of their own: .toml, .csv or .jsonl.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    "workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Processes [default: one per core, at most {_MOST_WORKERS}].",
+)
+@click.option("--dask", metavar="ADDRESS", help="Run on this Dask scheduler's cluster.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first job that fails.")
+@SOURCE_OPTIONS
+@METHOD_OPTIONS
+@RUN_OPTIONS
+@DEBUG_OPTION
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    output_dir: Path,
+    manifest: Path | None,
+    workers: int | None,
+    dask: str | None,
+    fail_fast: bool,
+    dry_run: bool,
+    reports: tuple[Path, ...],
+    strict: bool,
+    as_json: bool,
+    form: str,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Transfer every checkpoint below the SOURCEs: folders, files, or globs.
+
+    \b
+      resize-pos batch zoo/ 'more/**/*.pth' --to 384 -o out/ -j 4
+      resize-pos batch --manifest jobs.toml -o out/ --report zoo.html
+
+    Every option of `resize` applies to every job. One job's failure does not stop the others. Run
+    it again to finish what is missing: what is current is left alone.
+    """
+    started = time.perf_counter()
+    form = "json" if as_json else form
+    if quiet and form != "text":
+        raise UsageError("-q excludes --json and --format.")
+    if not sources and manifest is None:
+        raise UsageError("nothing to convert.", hint="name a folder, files or globs.")
+    if dask is not None and workers is not None:
+        raise UsageError("-j counts local processes; with --dask the cluster decides.")
+    require_batch_report_targets(reports)
+    wants_document = form != "text" or bool(reports)
+    template = make_job(Path(), options, hash_output=wants_document)
+    jobs = _collect(sources, manifest, options, template, output_dir)
+    own = [_own_reports(path) for path in reports if path.suffix.lower() == ".html"]
+    outcomes: list[Outcome] = []
+    with open_progress(visible=not dry_run and not quiet and sys.stderr.isatty()) as progress:
+        if dry_run:
+            batch = prepare(jobs, output_dir, Ledger(output_dir))
+            _follow(plan_all(batch), batch, progress, outcomes, form, quiet)
+        else:
+            output_dir.mkdir(parents=True, exist_ok=True)
+            with Ledger(output_dir) as ledger:
+                batch = prepare(jobs, output_dir, ledger, own)
+                count = workers or min(usable_cores(), _MOST_WORKERS)
+                events = run_all(batch, ledger, workers=count, dask=dask, fail_fast=fail_fast)
+                _follow(events, batch, progress, outcomes, form, quiet)
+    seconds = time.perf_counter() - started
+    summary = Summary(output_dir, tuple(outcomes), len(jobs), seconds, strict)
+    document = batch_document(summary)
+    write_batch_reports(document, reports)
+    if form == "github":
+        _annotate(summary, document)
+    elif form == "text" and not quiet:
+        from resize_pos.cli._render_batch import show_summary
+
+        show_summary(summary)
+    ctx.exit(summary.exit_code)
+
+
+def _collect(
+    sources: Sequence[str],
+    manifest: Path | None,
+    options: dict[str, Any],
+    template: Job,
+    output_dir: Path,
+) -> Sequence[Job]:
+    entries = () if manifest is None else read_manifest(manifest)
+    folder = Path() if manifest is None else manifest.parent
+    found = collect(sources, entries, folder, request_options(options), template, output_dir)
+    for note in found.notes:
+        click.echo(click.style("note: ", fg="yellow") + note, err=True)
+    return found.jobs
+
+
+def _own_reports(path: Path) -> tuple[Path, str]:
+    suffix = ".html" if is_written_as(".html") else ".json"
+    return path.with_name(f"{path.stem}-jobs"), suffix
+
+
+def _follow(
+    events: Iterable[Any],
+    batch: Batch,
+    progress: Progress,
+    outcomes: list[Outcome],
+    form: str,
+    quiet: bool,
+) -> None:
+    """Tell every event as it happens, in the form that was asked for."""
+    total = len(batch.settled) + len(batch.left)
+    progress.begin(batch)
+    for event in events:
+        if not isinstance(event, Outcome):
+            progress.started(event.task)
+            continue
+        outcomes.append(event)
+        progress.finished(event)
+        if form == "json":
+            click.echo(json.dumps(job_document(event, total), ensure_ascii=False))
+        elif quiet and event.status != FAILED:
+            click.echo(str(event.task.target))
+        elif not quiet and not progress.visible:
+            from resize_pos.cli._render_batch import outcome_line
+
+            click.echo(f"[{len(outcomes)}/{total}] {outcome_line(event)}", err=True)
+        if quiet and event.status == FAILED:
+            click.echo(f"error: {event.document['error']}", err=True)
+
+
+def _annotate(summary: Summary, document: dict[str, Any]) -> None:
+    from resize_pos.cli._github import annotate, append_summary
+    from resize_pos.report.batch_files import batch_markdown, count_words
+
+    for outcome in (*summary.failed, *summary.warned):
+        level = "fail" if outcome.status == FAILED else outcome.verdict
+        for reason in outcome.reasons:
+            annotate(level, reason, file=outcome.task.job.source, title="resize-pos")
+    annotate("ok", f"{count_words(summary.counts)}.", title="resize-pos batch")
+    append_summary(batch_markdown(document))
