@@ -141,8 +141,8 @@ def test_rounding_to_narrow_dtypes_happens_once(name: str) -> None:
 @LAW
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.sampled_from([-1, 0, 1]))
 def test_rounding_to_float32_happens_once(low: float, side: int) -> None:
+    assume(low < float(np.finfo(np.float32).max))
     high = float(np.nextafter(np.float32(low), np.float32(np.inf)))
-    assume(bool(np.isfinite(high)))
     middle = low / 2 + high / 2
     value = middle if side == 0 else float(np.nextafter(middle, side * np.inf))
     rounded = float(round_once(np.array([value]), np.dtype(np.float32))[0])
