@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from resize_pos.conventions import Resampling
+from resize_pos.conventions import Coordinates, Resampling
 from resize_pos.health import Health, Kind
 from resize_pos.measures.catalogue import MEASURES, Limit, Measured, Peer
 
@@ -166,9 +166,12 @@ def _explained(ratio: float, peers: tuple[Peer, ...], resampling: Resampling) ->
 
 def _better(ratio: float, peers: tuple[Peer, ...]) -> str:
     """Name the convention that keeps norms best, if it is clearly better."""
-    best = min(peers, key=lambda peer: abs(peer.norm_ratio - 1), default=None)
-    if best is None or abs(best.norm_ratio - 1) > abs(ratio - 1) - 0.03:
+    clear = [p for p in peers if abs(p.norm_ratio - 1) < abs(ratio - 1) - 0.03]
+    if not clear:
         return ""
+    # Another coordinate rule moves positions: rather stay with half-pixel centres.
+    straight = [p for p in clear if p.resampling.coordinates is Coordinates.HALF_PIXEL]
+    best = min(straight or clear, key=lambda peer: abs(peer.norm_ratio - 1))
     return f"; {best.resampling} (--like {best.convention}) would keep {best.norm_ratio:.0%}"
 
 

@@ -33,12 +33,15 @@ ROOT = Path(__file__).parents[1]
 CASES: dict[str, tuple[Shape, tuple[Shape, ...]]] = {
     "digits": ((14, 14), ((24, 24), (10, 10), (16, 21), (18, 12))),
     "digits, wide": ((9, 16), ((12, 24), (7, 11))),
-    # "clothes": ((12, 16), ((18, 24), (9, 12), (14, 14))),
+    "clothes": ((12, 16), ((18, 24), (9, 12), (14, 14))),
     "smooth": ((10, 15), ((16, 24), (7, 11))),
 }
 
-# What the verdict has to say; any of the words will do. Everything here must also fail, except for
-# a shift by one cell, which costs no accuracy and may only warn where no source is recomputed.
+# On this rough table, shrunk, antialiased bilinear costs 16 % of the norms, and noise of its own
+# size hides among what is rough already: both warn, and say so.
+ROUGH = {("clothes", (9, 12), "siglip2"), ("clothes", (9, 12), "noisy")}
+
+# What the verdict has to say; any of the words will do.
 NAMES: dict[str, tuple[str, ...]] = {
     "one_d": ("1-D",),
     "one_d_linear": ("1-D",),
@@ -109,7 +112,8 @@ PAIRS = [(name, target) for name, (_, targets) in CASES.items() for target in ta
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_fails_and_is_named(name: str, target: Shape, damage: str) -> None:
     found = explained(name, target, damage)
-    assert worst(found.checks) is Level.FAIL, words(found)
+    expected = Level.WARN if (name, target, damage) in ROUGH else Level.FAIL
+    assert worst(found.checks) is expected, words(found)
     assert any(name in words(found) for name in NAMES[damage]), words(found)
     assert found.made_by is None or damage == "prefix_dropped"
 
@@ -120,7 +124,12 @@ def test_every_convention_at_moderate_scale_is_ok_and_recognised(
     name: str, target: Shape, convention: str
 ) -> None:
     found = explained(name, target, convention)
-    assert worst(found.checks) is Level.OK, words(found)
+    if (name, target, convention) in ROUGH:
+        assert worst(found.checks) is Level.WARN
+        assert "norms fall by 16.1%: expect to fine-tune; bicubic" in words(found)
+        assert "would keep" in words(found)
+    else:
+        assert worst(found.checks) is Level.OK, words(found)
     assert found.made_by is not None
     made = CONVENTIONS[convention].resampling
     same = convention in found.made_by.names
@@ -154,7 +163,9 @@ def test_the_confusion_table(capsys: pytest.CaptureFixture[str]) -> None:
         sys.stdout.write("\n" + "\n".join(lines) + "\n")
     for how, counts in rows.items():
         expected = "ok" if how in CONVENTIONS else "fail"
-        assert counts[expected] == len(PAIRS), (how, counts)
+        warned = sum(how == rough for _, _, rough in ROUGH)
+        assert counts[expected] == len(PAIRS) - warned, (how, counts)
+        assert counts["warn"] == warned, (how, counts)
 
 
 @pytest.mark.parametrize("kind", ["zeros", "noise", "constant"])
