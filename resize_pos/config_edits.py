@@ -30,6 +30,7 @@ def plan_config_edits(
     edits = [
         *_image_edits(documents, transfer),
         *_length_edits(documents, transfer),
+        *_window_edits(documents, transfer),
         *plan_processor_edits(documents, transfer),
     ]
     return tuple(edit for edit in edits if edit.before != edit.after)
@@ -55,7 +56,7 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
     found = [
         _Found(place, path, value)
         for place in PLACES
-        if place.kind is not Kind.LENGTH
+        if place.kind not in (Kind.LENGTH, Kind.WINDOW)
         for path, value in stated(place, documents)
     ]
     if transfer.to_size is None:
@@ -168,6 +169,24 @@ def _missing_timm(document: Document, pixels: object, size: Size) -> Iterator[Co
         yield ConfigEdit("config.json", ("fixed_input_size",), before, True)
     elif follow(document, ("model_args", "img_size")) is None:
         yield ConfigEdit("config.json", ("model_args", "img_size"), None, pixels)
+
+
+def _window_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
+    if transfer.to_window is None or transfer.to_window == transfer.from_window:
+        return
+    found = False
+    for place in PLACES:
+        if place.kind is Kind.WINDOW:
+            for path, value in stated(place, documents):
+                after = new_value(place.kind, value, transfer)
+                if after is not None:
+                    found = True
+                    yield ConfigEdit(place.file, path, value, after)
+    document = documents.get("config.json")
+    if document is not None and not found and library_of("config.json", document) is Library.TIMM:
+        window = transfer.to_window
+        sides: object = window.height if window.is_square else [window.height, window.width]
+        yield ConfigEdit("config.json", ("model_args", "window_size"), None, sides)
 
 
 def _length_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:

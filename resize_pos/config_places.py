@@ -22,6 +22,7 @@ class Kind(StrEnum):
     CELLS = "cells"  # patches in all
     TOKENS = "tokens"  # in proportion to the patches in all
     MULTIPLES = "multiples"  # a list of sizes, each a whole number of images
+    WINDOW = "window"  # cells of an attention window, per side
     LENGTH = "length"  # positions of a text, with or without reserved rows
 
 
@@ -70,6 +71,15 @@ def _length(file: str, section: Section, key: str, source: str) -> Place:
 
 
 PLACES: tuple[Place, ...] = (
+    _hf("window_size", Kind.WINDOW, "transformers models/swin/configuration_swin.py; donut, clap"),
+    Place(
+        Library.TIMM,
+        "config.json",
+        (("model_args",),),
+        "window_size",
+        Kind.WINDOW,
+        "timm/models/swin_transformer.py: window_size",
+    ),
     _hf("image_size", Kind.SIZE, "transformers models/vit/configuration_vit.py; clip, siglip, …"),
     _hf("img_size", Kind.SIZE, "Swin, EVA and RADIO repositories with code of their own"),
     _hf("force_image_size", Kind.SIZE, "InternVL internvl_chat/tools/resize_pos_embed.py:18"),

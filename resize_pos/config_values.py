@@ -41,15 +41,18 @@ class Transfer:
     from_grid: Grid | None = None
     to_grid: Grid | None = None
     lengths: Mapping[int, int] = field(default_factory=dict)  # old → new, with and without offset
+    from_window: Grid | None = None
+    to_window: Grid | None = None
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Transfer:
         """Read it off the steps of a plan: the first image table, and every text table."""
         lengths: dict[int, int] = {}
         images = []
+        windows = _windows(steps)
         for step in steps:
             table = step.table
-            if table.role is Role.ABSOLUTE:
+            if table.role is Role.ABSOLUTE or (table.role in _TIED and table.patch is not None):
                 images.append(step)
             elif table.role is Role.SEQUENCE and step.action is not Action.KEEP:
                 extra = table.prefix + table.suffix
@@ -58,7 +61,7 @@ class Transfer:
                 lengths.setdefault(before, after)
         moved = [step for step in images if step.action is not Action.KEEP] or images
         if not moved:
-            return cls(lengths=lengths)
+            return cls(None, None, None, None, lengths, *windows)
         table, target = moved[0].table, moved[0].target
         patch = table.patch
         return cls(
@@ -67,7 +70,26 @@ class Transfer:
             table.grid,
             target,
             lengths,
+            *windows,
         )
+
+
+_TIED = frozenset({Role.RELATIVE, Role.DISTANCE})  # those with a patch size follow the image
+
+
+def _windows(steps: Sequence[Step]) -> tuple[Grid | None, Grid | None]:
+    """Give the model's own window before and after: no stage has a larger one."""
+    before, after = [], []
+    for step in steps:
+        reach = step.table.reach
+        if reach is not None and reach.nominal is not None:
+            before.append(reach.nominal)
+            times = reach.multiple
+            after.append(Grid(step.target.height // times, step.target.width // times))
+    if not before:
+        return None, None
+    largest = Grid(max(w.height for w in after), max(w.width for w in after))
+    return before[0], largest
 
 
 def as_pixels(size: Size) -> object:
@@ -128,12 +150,21 @@ def _new_multiples(value: object, transfer: Transfer) -> object:
     return scaled
 
 
+def _new_window(value: object, transfer: Transfer) -> object:
+    old, new = transfer.from_window, transfer.to_window
+    if old is None or new is None or value not in (old.height, [old.height, old.width]):
+        return None
+    square = new.is_square and type(value) is int
+    return new.height if square else [new.height, new.width]
+
+
 _NEW_VALUES: Mapping[Kind, Callable[[object, Transfer], object]] = {
     Kind.SIZE: _new_size,
     Kind.GRID: _new_grid,
     Kind.CELLS: _new_cells,
     Kind.TOKENS: _new_tokens,
     Kind.MULTIPLES: _new_multiples,
+    Kind.WINDOW: _new_window,
 }
 
 

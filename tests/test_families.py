@@ -56,10 +56,7 @@ def test_every_family_has_a_title_and_a_source_with_a_place() -> None:
 
 def test_resized_families_name_their_own_convention() -> None:
     for family in known_families():
-        resampled = family.role is Role.ABSOLUTE or (
-            family.role is Role.RELATIVE and family.derived is None
-        )
-        if resampled:
+        if family.role in (Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE) and not family.derived:
             assert family.convention is not None, family.name
 
 

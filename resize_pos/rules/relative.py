@@ -70,7 +70,8 @@ def _settle_global(
     stated = match.layout.grid(tensor.shape)
     if stated is None or stated.cells % 2 == 0:
         raise GeometryError(f"{tensor} should hold 2n − 1 offsets per axis, an odd number.")
-    pairs = {t.name: _both_axes(t.name, around) for t in alike(match, around)}
+    blocks = [name for name in around.tensors if name.startswith(match.stem)]
+    pairs = {n: _both_axes(n, around) for n in blocks if n.endswith(("rel_pos_h", "rel_pos_w"))}
     own = pairs[tensor.name]
     window = along(match.layout, own)
     leader_name = match.stem + rule.leader if rule.leader else ""
