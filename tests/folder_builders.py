@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,3 +129,19 @@ HF_MODELS: Mapping[str, HFModel] = {
         ),
     )
 }
+
+
+def peak_memory(*words: object) -> float:
+    """Run the command line in a process of its own and give its peak memory in bytes."""
+    # The peak that the system reports for a child includes its parent's before the exec.
+    script = (
+        "import re, sys\n"
+        "from pathlib import Path\n"
+        "from resize_pos.cli import _run\n"
+        "assert _run(sys.argv[1:], debug=True) == 0\n"
+        "status = Path('/proc/self/status').read_text()\n"
+        "print('\\n' + re.search(r'VmHWM:\\s+(\\d+)', status)[1])\n"
+    )
+    command = [sys.executable, "-c", script, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.splitlines()[-1]) * 1024

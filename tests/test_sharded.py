@@ -13,7 +13,7 @@ from resize_pos import resize_checkpoint
 from resize_pos.containers import open_container
 from resize_pos.errors import ContainerError
 from tests.builders import Tensors, raw_tensors, vit, write_safetensors
-from tests.folder_builders import files
+from tests.folder_builders import files, peak_memory
 
 INDEX = "model.safetensors.index.json"
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -159,3 +159,17 @@ def test_a_total_written_as_a_float_stays_one(tmp_path: Path) -> None:
     assert report.output is not None
     grown = (37 - 17) * 8 * 4
     assert f'"total_size": {100.0 + grown}' in (report.output / INDEX).read_text()
+
+
+@pytest.mark.slow
+def test_a_large_shard_takes_little_memory(tmp_path: Path) -> None:
+    source = shards(tmp_path / "model")
+    size = 2**31
+    header = json.dumps({"large": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}})
+    third = source / "model-00003-of-00002.safetensors"
+    with third.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header.encode())
+        file.truncate(8 + len(header) + size)
+    edit(source, lambda d: d["weight_map"].update(large=third.name))
+    assert peak_memory(source, "--to", "96", "--copy", "-o", tmp_path / "out") < 150e6
+    assert open_container(tmp_path / "out").tensors["large"].nbytes == size

@@ -21,7 +21,20 @@ def open_container(path: Path) -> Container:
 
         if is_index(path):
             return ShardedCheckpoint.open(path, open_container)
+    if _starts_with(path, b"PK"):
+        from resize_pos.containers.npz import NpzFile, is_npz
+
+        if is_npz(path):
+            return NpzFile.open(path)
     return SafetensorsFile.open(path)
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False  # the reader says what is wrong
 
 
 def writes_folder(container: Container) -> bool:
