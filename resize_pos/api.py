@@ -19,6 +19,7 @@ from resize_pos.plan import make_plan
 from resize_pos.report.value import Report
 from resize_pos.request import GridLike, Request, SizeLike, choose_resampling
 from resize_pos.rules.base import Surroundings
+from resize_pos.sources import resolve_source
 from resize_pos.tables import Located
 from resize_pos.tensors import DTYPES, TensorInfo
 
@@ -70,7 +71,8 @@ def inspect_checkpoint(
 
     With `health` the tables' values are read, and nothing else.
     """
-    container = open_container(Path(path))
+    source = resolve_source(Path(path))
+    container = open_container(source.path)
     located = locate(container, Request.make(**options))
     found = {}
     if health:
@@ -79,7 +81,8 @@ def inspect_checkpoint(
         for table in located.tables:
             if DTYPES[table.tensor.dtype].floating:
                 found[table.name] = examine(table, container.read(table.name))
-    return Inspection(container.path, container.format, container.tensors, located, found)
+    shown = container.path if source.path == Path(path) else Path(path)
+    return Inspection(shown, container.format, container.tensors, located, found)
 
 
 def resize_checkpoint(

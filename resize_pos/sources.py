@@ -14,6 +14,7 @@ from resize_pos.containers.model_folder import LeftOut, ModelFolder
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.errors import GeometryError, OutputError
 from resize_pos.families import Role
+from resize_pos.hub import fetch, parse_hub
 from resize_pos.tables import Located
 
 _TEXT_FILES = {place.file for place in PLACES if place.kind is Kind.LENGTH}
@@ -30,17 +31,20 @@ class Source:
 
 
 def resolve_source(given: Path) -> Source:
-    """Find a checkpoint."""
-    path = given
-    if path.name.endswith(".json"):  # an index stands for the folder of its shards
-        return Source(path, path.name, path.absolute().parent)
-    names = path if path.name not in ("", "..") else path.resolve()
-    return Source(path, names.name, names)
+    """Find a checkpoint; one on the hub is downloaded, and its output belongs to where you are."""
+    model = parse_hub(given)
+    if model is not None:
+        return Source(fetch(model), str(model), Path(model.name))
+    if given.name.endswith(".json"):  # an index stands for the folder of its shards
+        return Source(given, given.name, given.absolute().parent)
+    names = given if given.name not in ("", "..") else given.resolve()
+    return Source(given, names.name, names)
 
 
 def source_name(given: Path) -> str:
     """Write a source as its user would."""
-    return str(given)
+    model = parse_hub(given)
+    return str(given if model is None else model)
 
 
 def config_files(located: Located) -> Iterable[str]:

@@ -19,7 +19,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("tensors", "layout", "conventions", "windows", "progression"),
     ("operations", "kernels"),
     ("transforms", "containers"),
-    ("families", "config_places"),
+    ("families", "config_places", "hub"),
     ("configs", "request", "tables"),
     ("infer", "config_values"),
     ("rules", "config_processors"),
@@ -39,7 +39,16 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 LEVEL = {name: level for level, row in enumerate(HOUSE) for name in row}
-HEAVY = {"torch", "timm", "jinja2", "distributed", "dask", "transformers", "open_clip"}
+HEAVY = {
+    "torch",
+    "timm",
+    "jinja2",
+    "distributed",
+    "dask",
+    "transformers",
+    "open_clip",
+    "huggingface_hub",
+}
 
 
 def modules() -> list[Path]:
