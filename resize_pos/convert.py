@@ -30,6 +30,7 @@ from resize_pos.sources import (
     copies,
     left_out,
     prepare,
+    require_convertible,
     require_one_geometry,
     require_other_place,
     resolve_source,
@@ -82,6 +83,7 @@ def run(job: Job) -> Report:
         require_one_geometry(container, located)
         texts = _texts(container, located) if job.edit_configs else {}
         plan = make_plan(located, job.request, parse_texts(texts))
+        require_convertible(container, [step.table.name for step in plan.changes])
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise

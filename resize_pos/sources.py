@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from resize_pos.config_edits import apply_edits
 from resize_pos.config_places import CONFIG_FILES, PLACES, Kind
 from resize_pos.config_values import ConfigEdit
 from resize_pos.containers.base import Container
+from resize_pos.containers.dcp import DistributedCheckpoint
 from resize_pos.containers.model_folder import LeftOut, ModelFolder
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.errors import GeometryError, OutputError
@@ -73,6 +74,12 @@ def require_one_geometry(container: Container, located: Located) -> None:
             )
 
 
+def require_convertible(container: Container, names: Collection[str]) -> None:
+    """Refuse, before anything is written, what a container cannot change without breaking."""
+    if isinstance(container, DistributedCheckpoint):
+        container.require_no_state(names)
+
+
 def prepare(
     container: Container,
     texts: Mapping[str, str],
@@ -81,7 +88,7 @@ def prepare(
     copy: bool,
 ) -> Container:
     """Set a folder up to be written with its configs edited."""
-    if isinstance(container, ShardedCheckpoint):
+    if isinstance(container, ShardedCheckpoint | DistributedCheckpoint):
         return container.copying(copy)
     if not isinstance(container, ModelFolder):
         return container

@@ -13,6 +13,10 @@ __all__ = ["Container", "open_container", "writes_folder"]
 def open_container(path: Path) -> Container:
     """Open a checkpoint by what it is; only its header is read."""
     if path.is_dir():
+        from resize_pos.containers.dcp import DistributedCheckpoint, is_distributed
+
+        if is_distributed(path):
+            return DistributedCheckpoint.open(path)
         from resize_pos.containers.model_folder import ModelFolder
 
         return ModelFolder.open(path, open_container)
