@@ -67,12 +67,27 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
                 hint=f"pass --patch N; or {NO_CONFIG}",
             )
         return
+    _require_own_table(documents.get("config.json", {}), transfer)
     for file in dict.fromkeys(item.place.file for item in found):
         yield from _edits_of_file(
             [item for item in found if item.place.file == file], transfer, documents[file]
         )
     stated_in = {item.place.file for item in found if item.place.kind in (Kind.SIZE, Kind.CELLS)}
     yield from _missing(documents, stated_in, transfer)
+
+
+def _require_own_table(document: Document, transfer: Transfer) -> None:
+    """Refuse a table whose size is that of another training: its library would not load it."""
+    if transfer.from_size == transfer.to_size:
+        return
+    for section in ((), ("vision_config",), ("backbone_config",)):
+        value = follow(document, (*section, "pretrain_image_size"))
+        if value is not None and as_size(value) == transfer.from_size:
+            raise GeometryError(
+                f"the absolute table has the size that config.json calls pretrain_image_size "
+                f"({transfer.from_size}); transformers resamples it while it runs, from that size.",
+                hint=f"set image_size in config.json and leave the weights; or {NO_CONFIG}",
+            )
 
 
 def _edits_of_file(

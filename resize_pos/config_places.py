@@ -141,6 +141,7 @@ PLACES: tuple[Place, ...] = (
     _hf("max_source_positions", Kind.LENGTH, "models/whisper:571", sections=_TEXT),
     _hf("max_target_positions", Kind.LENGTH, "models/whisper:678", sections=_TEXT),
     _length("tokenizer_config.json", _ROOT, "model_max_length", "tokenization_utils_base.py"),
+    _length("generation_config.json", _ROOT, "max_length", "generation/configuration_utils.py"),
     _length("tokenizer.json", ("truncation",), "max_length", "tokenizers: truncation"),
     _length("sentence_bert_config.json", _ROOT, "max_seq_length", "sentence-transformers"),
     Place(

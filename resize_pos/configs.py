@@ -43,7 +43,7 @@ def read_texts(
         except (OSError, ValueError, RecursionError) as error:
             if strict:
                 raise ContainerError(
-                    f"{folder.name}/{name}: is not a JSON object: {error}.",
+                    f"{name}: is not a JSON object: {error}.",
                     hint="repair it, or pass --no-config to convert the weights alone.",
                 ) from error
             continue

@@ -11,9 +11,9 @@ from resize_pos.config_places import CONFIG_FILES, PLACES, Kind
 from resize_pos.config_values import ConfigEdit
 from resize_pos.containers.base import Container
 from resize_pos.containers.dcp import DistributedCheckpoint
-from resize_pos.containers.model_folder import LeftOut, ModelFolder
+from resize_pos.containers.model_folder import WEIGHT_SUFFIXES, LeftOut, ModelFolder
 from resize_pos.containers.sharded import ShardedCheckpoint
-from resize_pos.errors import GeometryError, OutputError
+from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.families import Role
 from resize_pos.hub import fetch, parse_hub
 from resize_pos.tables import Located
@@ -78,6 +78,13 @@ def require_convertible(container: Container, names: Collection[str]) -> None:
     """Refuse, before anything is written, what a container cannot change without breaking."""
     if isinstance(container, DistributedCheckpoint):
         container.require_no_state(names)
+    elif isinstance(container, ModelFolder):
+        for unit in container.units.values():
+            if names and getattr(unit, "optimizers", ()):
+                raise ContainerError(
+                    f"{unit.path.name} holds the state of an optimizer.",
+                    f"Convert that file by itself: resize-pos {unit.path}",
+                )
 
 
 def prepare(
@@ -110,6 +117,11 @@ def left_out(container: Container) -> tuple[LeftOut, ...]:
 
 def require_other_place(source: Path, output: Path, *, folder: bool) -> None:
     """Refuse a target that is the source, is inside of it, or holds it."""
+    if folder and output.suffix in WEIGHT_SUFFIXES:
+        raise OutputError(
+            f"{output}: is the name of a file, but the output is a folder.",
+            hint="name a folder with -o, or convert the weight file alone.",
+        )
     real, target = source.resolve(), output.resolve()
     same = target == real or (output.exists() and output.samefile(source))
     if same:

@@ -67,7 +67,7 @@ TABLE: list[tuple[str, str, Any, Transfer, Edits]] = [
     (
         "pretrain_image_size is history",
         "config.json",
-        {"model_type": "vitdet", "image_size": 224, "pretrain_image_size": 224},
+        {"model_type": "seggpt", "image_size": 224, "pretrain_image_size": 1024},
         SQUARE,
         {"image_size": 384},
     ),
@@ -430,6 +430,13 @@ def test_a_rectangle_is_refused_where_the_library_takes_one_number(document: Any
     with pytest.raises(GeometryError, match="square images only, not for 384x512 px") as caught:
         plan_config_edits({"config.json": document}, WIDE)
     assert "--no-config" in (caught.value.hint or "")
+
+
+def test_a_table_of_another_training_is_refused() -> None:
+    document = {"model_type": "vitdet", "image_size": 1024, "pretrain_image_size": 224}
+    with pytest.raises(GeometryError, match="pretrain_image_size"):
+        plan_config_edits({"config.json": document}, SQUARE)
+    assert plan_config_edits({"config.json": document}, image(1024, "1024")) == ()
 
 
 def test_without_a_patch_size_pixels_cannot_be_stated() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from resize_pos import ResizePosError, inspect_checkpoint, resize_checkpoint
+from resize_pos.cli import _run
 from resize_pos.config_values import ConfigEdit
 from resize_pos.containers import model_folder, open_container
 from resize_pos.containers.carry import LINK_FROM
@@ -441,19 +442,21 @@ def test_the_hub_s_cache_is_made_of_links(tmp_path: Path) -> None:
     blobs.rename(repository / "blobs")
     snapshot = repository / "snapshots" / "0123"
     snapshot.mkdir(parents=True)
-    for name in ("model.safetensors", "config.json"):
+    (repository / "blobs" / "large.dat").write_bytes(bytes(LINK_FROM))
+    for name in ("model.safetensors", "config.json", "large.dat"):
         (snapshot / name).symlink_to(f"../../blobs/{name}")
     report = resize_checkpoint(snapshot, to=96, output=tmp_path / "out")
     assert report.output is not None
     assert not any(path.is_symlink() for path in report.output.iterdir())
+    assert not (report.output / "large.dat").samefile(repository / "blobs" / "large.dat")
     assert json.loads((report.output / "config.json").read_text())["image_size"] == 96
 
 
-@pytest.mark.parametrize("place", ["model", "model/below", ".", "out.safetensors"])
+@pytest.mark.parametrize("place", ["model", "model/below", ".", "out", "new.safetensors"])
 def test_a_target_that_would_harm_the_source_is_refused(place: str, tmp_path: Path) -> None:
     source = small_folder(tmp_path / "model")
     before = files(source)
-    (tmp_path / "out.safetensors").write_bytes(b"a file")
+    (tmp_path / "out").write_bytes(b"a file")
     with pytest.raises(OutputError):
         resize_checkpoint(source, to=96, output=tmp_path / place, force=True)
     assert files(source) == before
@@ -559,3 +562,74 @@ def test_defaults_that_a_config_leaves_out_are_written(tmp_path: Path) -> None:
     report = resize_checkpoint(source, to=96, from_=64)
     assert report.output is not None
     assert loaded(SiglipModel, report.output).config.vision_config.image_size == 96
+
+
+def test_optimizer_state_in_a_folder_is_refused(tmp_path: Path) -> None:
+    if not reads_torch(tmp_path):
+        pytest.skip("torch files cannot be opened yet")
+    parameters = {
+        n: torch.nn.Parameter(torch.from_numpy(a))
+        for n, a in vit().items()
+        if a.dtype == np.float32
+    }
+    optimizer = torch.optim.Adam(parameters.values())
+    sum(p.sum() for p in parameters.values()).backward()  # type: ignore[union-attr]
+    optimizer.step()
+    source = tmp_path / "model"
+    source.mkdir()
+    model = {name: parameter.detach() for name, parameter in parameters.items()}
+    torch.save({"model": model, "optimizer": optimizer.state_dict()}, source / "checkpoint.pth")
+    with pytest.raises(ContainerError, match="holds the state of an optimizer"):
+        resize_checkpoint(source, to=96)
+
+
+def test_the_terminal_lists_edits_links_and_what_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = small_folder(tmp_path / "model")
+    (source / "tf_model.h5").write_bytes(b"old")
+    (source / "blob.dat").write_bytes(bytes(LINK_FROM))
+    assert _run([str(source), "--to", "96"], debug=True) == 0
+    shown = capsys.readouterr().out
+    assert "config.json: image_size 64 → 96" in shown
+    assert "tf_model.h5 was left out" in shown
+    assert "1 unchanged files are hard links" in shown
+    words = ["--no-config", "--copy", "-o", str(tmp_path / "other")]
+    assert _run([str(source), "--to", "96", *words], debug=True) == 0
+    shown = capsys.readouterr().out
+    assert "still to change: transformers config.json: image_size 64 → 96" in shown
+    assert "hard links" not in shown
+
+
+# tensors of a lone file, what its user still has to change
+ADVICE: list[tuple[dict[str, str], list[tuple[str, str]]]] = [
+    ({}, [("timm", "img_size")]),
+    (
+        {
+            "pos_embed": "embeddings.position_embeddings",
+            "cls_token": "embeddings.cls_token",
+            "patch_embed.proj.weight": "embeddings.patch_embeddings.projection.weight",
+        },
+        [("transformers", "image_size"), ("transformers", "size")],
+    ),
+    (
+        {
+            "pos_embed": "encoder.pos_embedding",
+            "cls_token": "class_token",
+            "patch_embed.proj.weight": "conv_proj.weight",
+        },
+        [("torchvision", "image_size")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("names", "expected"), ADVICE)
+def test_a_file_without_configs_says_what_is_left_to_change(
+    names: dict[str, str], expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    tensors = {names.get(name, name): array for name, array in vit().items()}
+    path = write_safetensors(tmp_path / "lone.safetensors", tensors)
+    report = resize_checkpoint(path, to="96x128")
+    assert [(a.library, a.key) for a in report.config_advice] == expected
+    assert {(a.before, tuple(a.after)) for a in report.config_advice} == {(64, (96, 128))}
+    assert resize_checkpoint(path, to=64).config_advice == ()

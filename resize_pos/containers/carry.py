@@ -9,7 +9,8 @@ from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.errors import ContainerError
 
 # Small files are copied in any case: a link saves nothing, and whoever then edits the README of
-# the new folder would edit the source's.
+# the new folder would edit the source's. What is reached through a link lies in the hub's cache,
+# which others share: it is copied, too.
 LINK_FROM = 1 << 20
 
 LFS_POINTER = b"version https://git-lfs"
@@ -19,7 +20,7 @@ def carry_over(source: Path, target: Path, *, copy: bool) -> bool:
     """Bring one file to `target`; tell whether it is a hard link."""
     real = source.resolve()
     size = real.stat().st_size
-    if not copy and size >= LINK_FROM:
+    if not copy and size >= LINK_FROM and not source.is_symlink():
         try:
             os.link(real, target)
         except OSError:  # another disk, or a file system without links

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 # Likeliest first: the first weights found speak for the folder, the others are their copies.
-_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz")
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz")
 _WEIGHT_NAMES = re.compile(r"(pytorch_|open_clip_|diffusion_pytorch_)*model[\w.-]*")
 
 # What training leaves beside the weights. None of it is a checkpoint of the model.
@@ -209,7 +209,7 @@ def _open_weights(folder: Path, files: list[str], opener: Opener) -> Iterator[Co
     singles = []
     for name in top:
         path = folder / name
-        if name in sharded or path.suffix not in _SUFFIXES or _is_training(name):
+        if name in sharded or path.suffix not in WEIGHT_SUFFIXES or _is_training(name):
             continue
         require_no_pointer(path)
         try:
@@ -232,7 +232,7 @@ def _rank(unit: Container) -> tuple[int, int, int, str]:
     first = next(iter(unit.shards)) if isinstance(unit, ShardedCheckpoint) else unit.path.name
     plain = re.fullmatch(r"[\w-]+\.\w+", first) is not None
     named = _WEIGHT_NAMES.fullmatch(first) is not None
-    return _SUFFIXES.index(Path(first).suffix), -named, -plain, unit.path.name
+    return WEIGHT_SUFFIXES.index(Path(first).suffix), -named, -plain, unit.path.name
 
 
 def _files_of(unit: Container) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ def _files_of(unit: Container) -> tuple[str, ...]:
 
 
 def _no_weights(folder: Path, files: list[str]) -> ContainerError:
-    below = sorted({n.rsplit("/", 1)[0] for n in files if "/" in n and n.endswith(_SUFFIXES)})
+    below = sorted({n.rsplit("/", 1)[0] for n in files if "/" in n and n.endswith(WEIGHT_SUFFIXES)})
     if below:
         return ContainerError(
             f"{folder.name}: no weights at the top of the folder, but in {', '.join(below[:5])}.",
@@ -250,5 +250,5 @@ def _no_weights(folder: Path, files: list[str]) -> ContainerError:
     found = f"; {foreign[0]} cannot be converted" if foreign else ""
     return ContainerError(
         f"{folder.name}: no weights among its {len(files)} files{found}.",
-        f"Looked for {', '.join('*' + suffix for suffix in _SUFFIXES)} and their indexes.",
+        f"Looked for {', '.join('*' + suffix for suffix in WEIGHT_SUFFIXES)} and their indexes.",
     )
