@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from resize_pos.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Method
+from resize_pos.operations import Fill, SinCosMode
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -78,6 +79,33 @@ METHOD_OPTIONS = _stack(
         show_default=True,
         metavar="DEVICE",
         help="cpu, cuda, cuda:N or mps.",
+    ),
+)
+
+LENGTH_OPTIONS = _stack(
+    click.option(
+        "--to-length", type=click.IntRange(min=1), metavar="N", help="Target length of text tables."
+    ),
+    click.option(
+        "--from-length",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Length of the text tables to change; optional, cross-checked.",
+    ),
+    click.option(
+        "--length-method",
+        metavar="METHOD",
+        help="linear, cubic, nearest, tile, keep or stretch:K; required to make a text longer.",
+    ),
+    click.option(
+        "--fill",
+        type=click.Choice([fill.value for fill in Fill]),
+        help="What --length-method keep puts into new positions.",
+    ),
+    click.option(
+        "--sincos",
+        type=click.Choice([mode.value for mode in SinCosMode]),
+        help="How fixed sin-cos tables change [default: rescaled; absolute for 1-D ones].",
     ),
 )
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, METHOD_OPTIONS, SOURCE_OPTIONS, given
+from resize_pos.cli._options import (
+    DEBUG_OPTION,
+    JSON_OPTION,
+    LENGTH_OPTIONS,
+    METHOD_OPTIONS,
+    SOURCE_OPTIONS,
+    given,
+)
 from resize_pos.convert import Job, run
 from resize_pos.errors import UsageError
 from resize_pos.measures.catalogue import Limit
@@ -17,7 +24,11 @@ from resize_pos.request import Request
 
 @click.command("resize")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--to", metavar="SIZE", help="Target image size: 384, or 384x512 (height × width).")
+@click.option(
+    "--to",
+    metavar="SIZE",
+    help="Target image size: 384, or 384x512 (height × width); for a text model its length.",
+)
 @click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
 @click.option(
     "--to-window",
@@ -26,6 +37,7 @@ from resize_pos.request import Request
 )
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
+@LENGTH_OPTIONS
 @click.option(
     "-o",
     "--output",
@@ -80,6 +92,7 @@ def command(
       resize-pos vit.safetensors --from 224 --to 384
       resize-pos vit.safetensors --to 384x512 --like hf -o wide.safetensors
       resize-pos model-folder/ --to 384        weights, config.json and processors together
+      resize-pos clip.safetensors --to-length 248 --length-method stretch:20
       resize-pos odd.safetensors --pattern 'my_pos$' --axes '1 (p h w s) d' --to-grid 8x64
 
     The source is never modified; an existing target is refused without --force.

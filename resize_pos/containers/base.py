@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from resize_pos.tensors import TensorInfo
 
@@ -60,3 +60,11 @@ class Container(Protocol):
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
         """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it."""
+
+
+@runtime_checkable
+class PartialReader(Protocol):
+    """A container that can look at a few bytes of a tensor, so that a look needs no arrays."""
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""

@@ -99,6 +99,11 @@ def request_document(request: Request) -> dict[str, Any]:
         "method": request.resampling.method.value,
         "antialias": request.resampling.antialias,
         "relative_like": None if request.relative is None else request.relative.name,
+        "to_length": request.to_length,
+        "from_length": request.from_length,
+        "length_method": None if request.lengthen is None else request.lengthen.method_name,
+        "fill": None if request.lengthen is None else request.lengthen.fill,
+        "sincos": request.sincos,
     }
 
 
@@ -173,6 +178,8 @@ def _convention(step: Step) -> str | None:
         *RELATIVE_CONVENTIONS.values(),
     ]
     done = None if step.operation is None else step.operation.resampling
+    if done is None or step.table.role is Role.SEQUENCE:
+        return None
     if own is not None and own.resampling == done:
         return own.name
     return next((c.name for c in known if c.resampling == done), None)
