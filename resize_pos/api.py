@@ -52,6 +52,11 @@ class Options(TypedDict, total=False):
     from_window: GridLike
     relative_like: str
     optimizer: str
+    to_length: int
+    from_length: int
+    length_method: str
+    fill: str
+    sincos: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +184,15 @@ def resize_state_dict(
     request = Request.make(to=to, **options)
     infos = {name: _info(name, tensor) for name, tensor in state_dict.items()}
     known = {name: info for name, info in infos.items() if info is not None}
-    plan = make_plan(locate_tables(Surroundings(known, request)), request)
+
+    def read(name: str) -> NDArray[Any]:
+        return _to_numpy(state_dict[name], known[name].dtype)
+
+    plan = make_plan(locate_tables(Surroundings(known, request, read=read)), request)
     result = dict(state_dict)
     for step in plan.changes:
         name = step.table.name
-        array = _to_numpy(state_dict[name], known[name].dtype)
+        array = read(name)
         require_finite(name, array, "the state dict")
         result[name] = _to_torch(transform(step, array, device), like=state_dict[name])
     return result

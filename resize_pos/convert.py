@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from resize_pos.config_advice import advise
 from resize_pos.configs import parse_texts, read_config_sizes, read_texts
 from resize_pos.containers import open_container, writes_folder
-from resize_pos.containers.base import Container, Copied, TrainingCheckpoint
+from resize_pos.containers.base import Container, Copied, PartialReader, TrainingCheckpoint
 from resize_pos.containers.converted import Converted, converted
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
@@ -20,7 +20,7 @@ from resize_pos.errors import ResizePosError
 from resize_pos.families import Role
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
-from resize_pos.operations import Rebuild
+from resize_pos.operations import Lengthen, Rebuild, SinCos
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
 from resize_pos.report.value import Report, Status, TableReport
@@ -39,6 +39,7 @@ from resize_pos.sources import (
     resolve_source,
 )
 from resize_pos.tables import Located, Step
+from resize_pos.text_configs import read_config_texts
 from resize_pos.verdict import judge, judge_limits
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def locate(container: Container, request: Request) -> Located:
             read_config_sizes(_folder(container)),
             recorded_geometry(container.metadata),
             container.read,
+            container.peek if isinstance(container, PartialReader) else None,
+            read_config_texts(_folder(container)),
         )
     )
 
@@ -206,8 +209,14 @@ def _judged(
     limits: tuple[Limit, ...],
 ) -> TableReport:
     from resize_pos.health import examine
+    from resize_pos.measures.direct import measure_direct
     from resize_pos.measures.table import measure_table, resampling_of
 
+    if isinstance(step.operation, Lengthen | SinCos):
+        measured = measure_direct(step, before, after)
+        return TableReport(
+            step, measured.values, (*judge(measured), *judge_limits(measured, limits))
+        )
     resampling = resampling_of(step)
     measured = measure_table(step, before, after, around, resampling)
     health = examine(step.table, before)

@@ -6,11 +6,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from resize_pos.operations import Rebuild, Resample, ResampleOffsets
+from resize_pos.operations import Lengthen, Rebuild, Resample, ResampleOffsets, SinCos
 from resize_pos.tables import Step, stored_grid
 from resize_pos.transforms.absolute import resize_absolute
 from resize_pos.transforms.derived import rebuild
 from resize_pos.transforms.relative import resize_relative
+from resize_pos.transforms.sequence import resize_sequence
+from resize_pos.transforms.sincos import regenerate
 
 
 def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[Any]:
@@ -26,6 +28,13 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
             return resize_relative(
                 array, table.layout, source, table.suffix, target, how, signed=signed
             )
+        case Lengthen() as how:
+            length = table.length
+            return resize_sequence(
+                array, table.layout, table.prefix, length, table.suffix, target.cells, how
+            )
+        case SinCos() as how:
+            return regenerate(array, table.layout, table.prefix, source, table.suffix, target, how)
         case Rebuild() as how:
             return rebuild(table.name, array, how, step.target_shape)
         case None:

@@ -70,6 +70,10 @@ class Family:
     convention: Convention | RelativeConvention | None = None
     windows: WindowRule | None = None
     derived: DerivedRule | None = None
+    models: tuple[str, ...] = ()  # model types of a config that claim the table for this family
+    named: str | None = None  # a regular expression that claims it, found anywhere in the name
+    padded: bool = False  # pad_token_id + 1 rows come first, where a config states one
+    kept: str | None = None  # why such a table is never changed
     source: str = ""
 
     def stem(self, name: str) -> str | None:
@@ -92,6 +96,15 @@ class Family:
             reasons = "; ".join(str(layout.mismatch(tuple(shape))) for layout in self.axes)
             return f"its shape {list(shape)} has {reasons}"
         return ""
+
+    @property
+    def must_be_claimed(self) -> bool:
+        """Whether name and shape alone do not make a tensor this family's."""
+        return bool(self.models) or self.named is not None
+
+    def claims(self, name: str) -> bool:
+        """Whether the whole name of a tensor says that it is of this family."""
+        return self.named is not None and re.search(self.named, name) is not None
 
     def layout(self, shape: Sequence[int]) -> Layout | None:
         """Give the first axis pattern that fits a shape."""
@@ -139,12 +152,14 @@ def custom_family(pattern: str, axes: str) -> Family:
         re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--pattern {pattern!r} is not a regular expression: {error}.") from None
+    layout = Layout.parse(axes)
+    lines = any("l" in term for term in layout.terms)
     return Family(
         name="custom",
         title="given by --pattern and --axes",
-        role=Role.ABSOLUTE,
+        role=Role.SEQUENCE if lines else Role.ABSOLUTE,
         key=f".*(?:{pattern}).*",
-        axes=(Layout.parse(axes),),
+        axes=(layout,),
         prefix=(Owner(0, ()), Owner(1, ())),
         source="the command line",
     )
@@ -152,10 +167,11 @@ def custom_family(pattern: str, axes: str) -> Family:
 
 _REQUIRED = frozenset({"name", "title", "role", "key", "axes", "source"})
 _OWNERS = frozenset({"prefix", "suffix"})
-_NAMES = frozenset({"patch", "requires", "absent"})
+_NAMES = frozenset({"patch", "requires", "absent", "models"})
+_PLAIN = {"follows": str, "named": str, "padded": bool, "kept": str}
 _RULES = {"windows": WindowRule.parse, "derived": DerivedRule.parse}
 _SCALAR = Layout("scalar", ())  # a single number, such as CLIP's input_resolution
-_OPTIONAL = _OWNERS | _NAMES | set(_RULES) | {"follows", "convention"}
+_OPTIONAL = _OWNERS | _NAMES | set(_PLAIN) | set(_RULES) | {"convention"}
 
 
 def _family(entry: Mapping[str, Any]) -> Family:
@@ -176,12 +192,19 @@ def _family(entry: Mapping[str, Any]) -> Family:
         values["axes"] = tuple(
             _SCALAR if axes == _SCALAR.pattern else Layout.parse(axes) for axes in entry["axes"]
         )
-        values["follows"] = entry.get("follows")
+        values |= {key: _plain(key, entry[key]) for key in set(_PLAIN) & set(entry)}
+        re.compile(entry.get("named", ""))
         if not (role is Role.RELATIVE and "derived" in entry):
             values["convention"] = _convention(role, entry.get("convention"))
     except (ResizePosError, ValueError, re.error) as error:
         raise ResizePosError(f"families: {name!r}: {error}") from error
     return Family(role=role, **values)
+
+
+def _plain(key: str, value: object) -> object:
+    if not isinstance(value, _PLAIN[key]):
+        raise ValueError(f"{key} = {value!r} is not a {_PLAIN[key].__name__}")
+    return value
 
 
 def _convention(role: Role, name: str | None) -> Convention | RelativeConvention | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role, custom_family, family_named, known_families
-from resize_pos.request import Request
+from resize_pos.recognition import recognise_fixed
+from resize_pos.request import Request, as_lengths
 from resize_pos.rules import RULES
 from resize_pos.rules.base import Match, Surroundings
-from resize_pos.tables import Located, NearMiss, PositionTable, Unsettled
+from resize_pos.tables import Located, NearMiss, PositionTable, Unsettled, is_all_text
 from resize_pos.tensors import TensorInfo
 
 _SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
@@ -22,18 +24,21 @@ def locate_tables(around: Surroundings) -> Located:
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}
     near_misses: list[NearMiss] = []
     for tensor in around.tensors.values():
-        match, objections = _match(tensor, around.tensors, families)
+        match, objections = _match(tensor, around, families)
         if match is not None:
             matches[match.family.role].append(match)
         elif objections or _SOUNDS_LIKE.search(tensor.name):
             reason = "; ".join(objections) or "no family knows this name"
             near_misses.append(NearMiss(tensor, reason))
+    if is_all_text(role for role, found in matches.items() if found):
+        around = replace(around, request=as_lengths(around.request))
     tables: dict[str, PositionTable] = {}
     unsettled: list[Unsettled] = []
     for role, rule in RULES.items():
         for match in matches[role]:
             try:
-                tables[match.tensor.name] = rule.settle(match, around, tables)
+                table = rule.settle(match, around, tables)
+                tables[match.tensor.name] = recognise_fixed(table, around.read, around.peek)
             except GeometryError as error:
                 unsettled.append(Unsettled(match.tensor, match.family, error))
     ordered = tuple(tables[name] for name in around.tensors if name in tables)
@@ -44,23 +49,43 @@ def _eligible(request: Request) -> tuple[Family, ...]:
     if request.pattern is not None and request.axes is not None:
         return (custom_family(request.pattern, request.axes),)
     if request.family is not None:
-        # --family settles which absolute family a name belongs to; the other roles stay known.
-        others = (family for family in known_families() if family.role is not Role.ABSOLUTE)
-        return (family_named(request.family), *others)
+        # --family settles which family of its role a name belongs to; the other roles stay known.
+        chosen = replace(family_named(request.family), models=(), named=None)
+        absolute = chosen.role is Role.ABSOLUTE
+        others = (f for f in known_families() if not (absolute and f.role is Role.ABSOLUTE))
+        return (chosen, *others)
     return known_families()
 
 
 def _match(
-    tensor: TensorInfo, tensors: Mapping[str, TensorInfo], families: Sequence[Family]
+    tensor: TensorInfo, around: Surroundings, families: Sequence[Family]
 ) -> tuple[Match | None, list[str]]:
-    objections = []
+    objections: list[str] = []
+    matches: list[Match] = []
     for family in families:
         stem = family.stem(tensor.name)
         if stem is None:
             continue
-        objection = family.objection(stem, tensors, tensor.shape)
+        objection = family.objection(stem, around.tensors, tensor.shape)
         layout = family.layout(tensor.shape)
-        if not objection and layout is not None:
-            return Match(tensor, family, stem, layout), []
-        objections.append(f"not {family.name}: {objection}")
-    return None, objections
+        if objection or layout is None:
+            objections.append(f"not {family.name}: {objection}")
+            continue
+        matches.append(Match(tensor, family, stem, layout))
+        if not family.must_be_claimed:
+            break
+    chosen = _claimed(matches, around)
+    return chosen, [] if chosen is not None else objections
+
+
+def _claimed(matches: Sequence[Match], around: Surroundings) -> Match | None:
+    """Choose among families that share a name: by a config, by the whole name, or the last.
+
+    A config with two parts of different families says nothing about which part a table is of.
+    """
+    types = {text.model_type for text in around.texts}
+    by_config = [match for match in matches if types & set(match.family.models)]
+    if len(by_config) == 1:
+        return by_config[0]
+    by_name = (match for match in matches if match.family.claims(match.tensor.name))
+    return next(by_name, next((m for m in matches if not m.family.must_be_claimed), None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resize_pos.config_edits import plan_config_edits
@@ -11,10 +11,12 @@ from resize_pos.config_values import ConfigEdit, Transfer
 from resize_pos.configs import Document
 from resize_pos.errors import TableError, UsageError
 from resize_pos.families import Role
-from resize_pos.geometry import Size
-from resize_pos.request import Request
+from resize_pos.geometry import Grid, Size
+from resize_pos.operations import SinCos, SinCosMode
+from resize_pos.request import Request, as_lengths
 from resize_pos.rules import RULES
-from resize_pos.tables import Action, Located, NearMiss, PositionTable, Step, keep
+from resize_pos.rules.sequence import require_lengths
+from resize_pos.tables import Action, Located, NearMiss, PositionTable, Step, Unsettled, keep
 from resize_pos.tensors import DTYPES
 
 _IMAGE = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
@@ -51,24 +53,28 @@ def make_plan(
 
     `documents` are the config files that lie with the weights; what they state is changed along.
     """
-    if not request.to_image and request.to_window is None:
+    if located.all_text:
+        request = as_lengths(request)
+    if not _asked(request):
         raise UsageError("no target is given.", hint="pass --to SIZE, for example --to 384.")
-    if located.unsettled:
-        raise located.unsettled[0].error
-    if not any(table.role in _IMAGE for table in located.tables):
+    asked = _asked(request)
+    blocking = asked | _IMAGE if asked & _IMAGE else asked
+    for unsettled in located.unsettled:
+        if unsettled.family.role in blocking:
+            raise unsettled.error
+    if asked & _IMAGE and not any(table.role in _IMAGE for table in located.tables):
         raise _nothing_found(located, request)
     _require_windows(located, request)
+    require_lengths(located.tables, located.unsettled, request)
     planned: dict[str, Step] = {}
     for role, rule in RULES.items():
         for table in located.tables:
             if table.role is role:
-                asked = request.to_image or role is not Role.ABSOLUTE
-                planned[table.name] = (
-                    rule.plan(table, request, planned)
-                    if asked
-                    else keep(table, "no image size was asked for (--to)")
-                )
+                follows = role in asked or role is Role.DERIVED
+                step = rule.plan(table, request, planned) if follows else _unasked(table)
+                planned[table.name] = _regenerated(step, request)
     steps = tuple(planned[table.name] for table in located.tables)
+    steps += tuple(_left_open(entry) for entry in located.unsettled)
     for step in steps:
         if step.action is Action.RESIZE:
             _require_floating(step.table)
@@ -79,15 +85,75 @@ def make_plan(
 
 def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
     """Name the target: `NAME-384.suffix` beside the source; by its grid if pixels are unknown."""
-    size, grid = plan.request.to_size or plan.to_size, plan.request.to_grid
-    tag = str(size) if size is not None or grid is None else f"grid{grid.height}x{grid.width}"
-    window = plan.request.to_window
+    request = plan.request
+    size, grid, window = request.to_size or plan.to_size, request.to_grid, request.to_window
+    tags = []
+    if request.to_image:
+        by_grid = f"grid{grid.height}x{grid.width}" if grid is not None else ""
+        tags.append(by_grid if size is None else str(size))
     if window is not None:
-        shown = f"window{Size(window.height, window.width)}"
-        tag = f"{tag}-{shown}" if plan.request.to_image else shown
-    if folder:
-        return source.with_name(f"{source.name}-{tag}")
-    return source.with_name(f"{source.stem}-{tag}{source.suffix}")
+        tags.append(f"window{Size(window.height, window.width)}")
+    if request.to_length is not None:
+        mixed = any(step.table.role in _IMAGE for step in plan.steps)
+        tags.append(f"length{request.to_length}" if mixed else str(request.to_length))
+    name = source.name if folder else source.stem
+    return source.with_name("-".join([name, *tags]) + ("" if folder else source.suffix))
+
+
+def _asked(request: Request) -> frozenset[Role]:
+    """Tell which tables a request speaks of; derived ones follow, whatever it says."""
+    roles: set[Role] = {Role.SEQUENCE} if request.to_length is not None else set()
+    if request.to_image:
+        roles |= {*_IMAGE, Role.DERIVED}
+    if request.to_window is not None:
+        roles |= {Role.RELATIVE, Role.DISTANCE, Role.DERIVED}
+    return frozenset(roles)
+
+
+def _unasked(table: PositionTable) -> Step:
+    if table.family.kept is not None:
+        return keep(table, table.family.kept)
+    if table.role is Role.SEQUENCE:
+        return keep(table, "a text table; no length was asked for (--to-length)")
+    return keep(table, "an image table; no size was asked for (--to)")
+
+
+def _left_open(unsettled: Unsettled) -> Step:
+    """Keep a table that nobody asked about, although its rows could not be told apart."""
+    tensor, family = unsettled.tensor, unsettled.family
+    layout = family.layout(tensor.shape)
+    assert layout is not None
+    grid = Grid(1, layout.rows(tensor.shape))
+    table = PositionTable(tensor, family, "", layout, grid, evidence=(unsettled.error.message,))
+    return _unasked(table)
+
+
+def _regenerated(step: Step, request: Request) -> Step:
+    """Compute a fixed sin-cos grid anew instead of interpolating it, unless told otherwise."""
+    fixed = step.table.fixed
+    if step.table.role is not Role.ABSOLUTE or step.action is not Action.RESIZE or fixed is None:
+        return step
+    mode = request.sincos
+    if mode is None and request.like is not None:
+        reason = f"{step.reason}; a fixed sin-cos table, interpolated as --like {request.like} asks"
+        return replace(step, reason=reason)
+    if mode is SinCosMode.INTERPOLATE:
+        return step
+    flat = fixed.dimensions == 1  # it numbers the cells one after the other
+    if mode is SinCosMode.RESCALED and flat:
+        raise TableError(
+            f"{step.table.name} follows a sin-cos formula over the flattened index "
+            f"({fixed.formula}), which has no coordinates that a new grid could rescale.",
+            hint="pass --sincos absolute (what its library does) or --sincos interpolate.",
+        )
+    chosen = mode or (SinCosMode.ABSOLUTE if flat else SinCosMode.RESCALED)
+    return replace(
+        step,
+        action=Action.REGENERATE,
+        operation=SinCos(fixed, chosen),
+        reason=f"{step.reason}: a fixed sin-cos table, computed from its formula",
+        own_convention=None,
+    )
 
 
 def _sizes(steps: tuple[Step, ...]) -> tuple[Size | None, Size | None]:
@@ -123,9 +189,6 @@ def _nothing_found(located: Located, request: Request) -> TableError:
             f"--pattern {request.pattern!r} with --axes {request.axes!r} matches no tensor.",
             hint="`resize-pos inspect` lists what there is.",
         )
-    texts = [table.name for table in located.tables if table.role is Role.SEQUENCE]
-    if texts:
-        return TableError(f"only text tables were found ({', '.join(texts)}), and no image grid.")
     if not located.near_misses:
         return TableError(
             "no position table was found.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resize_pos.conventions import (
     CONVENTIONS,
@@ -14,6 +14,7 @@ from resize_pos.conventions import (
 )
 from resize_pos.errors import UsageError
 from resize_pos.geometry import Grid, Size
+from resize_pos.operations import Lengthen, SinCosMode
 
 SizeLike = int | str | tuple[int, int] | Size
 GridLike = int | str | tuple[int, int] | Grid
@@ -39,6 +40,10 @@ class Request:
     from_window: Grid | None = None
     relative: RelativeConvention | None = None  # None: what the family's own library does
     optimizer: str | None = None  # resize or drop its state; None: resize where that is certain
+    to_length: int | None = None  # positions of the text tables
+    from_length: int | None = None
+    lengthen: Lengthen | None = None  # None: not chosen
+    sincos: SinCosMode | None = None  # None: as the formula suggests
 
     @property
     def to_image(self) -> bool:
@@ -66,6 +71,11 @@ class Request:
         from_window: GridLike | None = None,
         relative_like: str | None = None,
         optimizer: str | None = None,
+        to_length: int | None = None,
+        from_length: int | None = None,
+        length_method: str | None = None,
+        fill: str | None = None,
+        sincos: str | None = None,
     ) -> Request:
         """Read loosely typed options; refuse what is malformed or contradicts itself."""
         _exclusive(("--to", to), ("--to-grid", to_grid))
@@ -81,6 +91,15 @@ class Request:
         for name, count in (("--prefix", prefix), ("--suffix", suffix)):
             if count is not None and count < 0:
                 raise UsageError(f"{name} {count} is negative; it counts rows.")
+        for name, count in (("--to-length", to_length), ("--from-length", from_length)):
+            if count is not None and count < 1:
+                raise UsageError(f"{name} {count} must be at least 1; it counts positions.")
+        if fill is not None and length_method is None:
+            raise UsageError("--fill belongs to --length-method keep.")
+        if sincos is not None and sincos not in set(SinCosMode):
+            raise UsageError(
+                f"--sincos {sincos!r} is not known.", hint=f"use {', '.join(SinCosMode)}."
+            )
         return cls(
             to_size=None if to is None else Size.parse(to, "--to"),
             to_grid=None if to_grid is None else Grid.parse(to_grid, "--to-grid"),
@@ -98,7 +117,34 @@ class Request:
             from_window=None if from_window is None else Grid.parse(from_window, "--from-window"),
             relative=None if relative_like is None else _relative(relative_like),
             optimizer=optimizer,
+            to_length=to_length,
+            from_length=from_length,
+            lengthen=None if length_method is None else Lengthen.parse(length_method, fill),
+            sincos=None if sincos is None else SinCosMode(sincos),
         )
+
+
+def as_lengths(request: Request) -> Request:
+    """Read `--from` and `--to` as lengths, for a checkpoint whose tables are all 1-D."""
+    if request.to_grid is not None or request.from_grid is not None:
+        raise UsageError(
+            "every table of this file is 1-D (a text): it has a length and no grid.",
+            hint="pass --to N, or --to-length N.",
+        )
+    for flag, size in (("--to", request.to_size), ("--from", request.from_size)):
+        if size is not None and size.height != size.width:
+            raise UsageError(
+                f"{flag} {size}: every table of this file is 1-D (a text): it has a length, not a "
+                "height and a width.",
+                hint=f"write one number, for example {flag} {size.width}.",
+            )
+    _exclusive(("--to", request.to_size), ("--to-length", request.to_length))
+    _exclusive(("--from", request.from_size), ("--from-length", request.from_length))
+    to_length = request.to_size.width if request.to_size else request.to_length
+    from_length = request.from_size.width if request.from_size else request.from_length
+    return replace(
+        request, to_size=None, from_size=None, to_length=to_length, from_length=from_length
+    )
 
 
 def choose_resampling(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,7 +10,7 @@ from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
 from resize_pos.geometry import Grid, Size
 from resize_pos.layout import Layout
-from resize_pos.operations import Operation
+from resize_pos.operations import Operation, SinCosTable
 from resize_pos.tensors import TensorInfo
 from resize_pos.windows import Reach
 
@@ -38,6 +39,7 @@ class PositionTable:
     follows: str | None = None  # the table whose geometry this one shares
     reach: Reach | None = None  # what is known of a relative table's window
     state: StateOf | None = None  # set: not a table, but an optimizer's state of one
+    fixed: SinCosTable | None = None  # the sin-cos formula that its values follow
 
     @property
     def name(self) -> str:
@@ -53,6 +55,17 @@ class PositionTable:
     def kind(self) -> str:
         """What it is, for the report: its role, or that it is an optimizer's."""
         return self.role.value if self.state is None else "optimizer"
+
+    @property
+    def length(self) -> int:
+        """Positions of a 1-D table, as the model counts them: without prefix and suffix."""
+        return self.grid.cells
+
+
+def is_all_text(roles: Iterable[Role]) -> bool:
+    """Whether tables of these roles say something about a text and nothing about an image."""
+    present = set(roles)
+    return Role.SEQUENCE in present and not present & {Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE}
 
 
 class Action(StrEnum):
@@ -113,3 +126,10 @@ class Located:
     tables: tuple[PositionTable, ...]
     unsettled: tuple[Unsettled, ...]
     near_misses: tuple[NearMiss, ...]
+
+    @property
+    def all_text(self) -> bool:
+        """Whether every table is 1-D, so that sizes in a request mean lengths."""
+        families = [table.family for table in self.tables]
+        families += [entry.family for entry in self.unsettled]
+        return is_all_text(family.role for family in families)

@@ -11,17 +11,20 @@ import numpy as np
 
 from resize_pos.configs import read_config_sizes
 from resize_pos.containers.base import Container
+from resize_pos.conventions import DEFAULT
 from resize_pos.diagnosis import Diagnosis, Match, diagnose, make_pair, match_conventions
 from resize_pos.errors import GeometryError, TableError
 from resize_pos.families import Role
 from resize_pos.geometry import Size
 from resize_pos.health import KIND_WORDS, Health, Kind, examine
 from resize_pos.measures.catalogue import Measured, Peer
+from resize_pos.measures.direct import measure_direct
 from resize_pos.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.offset_origin import origin_of
-from resize_pos.operations import Rebuild
+from resize_pos.operations import Lengthen, LengthMethod, Rebuild, Resample, SinCos
 from resize_pos.plan import Plan, make_plan
-from resize_pos.request import Request
+from resize_pos.recipes import find_recipe, is_close
+from resize_pos.request import Request, as_lengths
 from resize_pos.tables import Located, PositionTable, Step, stored_grid
 from resize_pos.verdict import Check, Level, judge, worst
 
@@ -145,7 +148,8 @@ def _configs(path: Path, size: Size | None) -> Iterator[Check]:
 def plan_between(source: Container, output: Container, request: Request, locate: Locate) -> Plan:
     """Plan the transfer that the output claims to be."""
     theirs = locate(output, of_output(request))
-    ours = locate(source, replace(request, to_size=None, to_grid=None, to_window=None))
+    untold = replace(request, to_size=None, to_grid=None, to_window=None, to_length=None)
+    ours = locate(source, untold)
     return make_plan(ours, target_request(ours, theirs, request, output.path))
 
 
@@ -156,9 +160,11 @@ def of_output(request: Request) -> Request:
         to_size=None,
         to_grid=None,
         to_window=None,
+        to_length=None,
         from_size=request.to_size,
         from_grid=request.to_grid,
         from_window=request.to_window,
+        from_length=request.to_length,
     )
 
 
@@ -177,7 +183,8 @@ def image_size(container: Container, request: Request, locate: Locate) -> Size:
 
 
 def target_request(ours: Located, theirs: Located, request: Request, output: Path) -> Request:
-    """State the target in the terms of the source: the size or grid that the output has."""
+    """State the target in the terms of the source: the size, grid or length that the output has."""
+    request = _with_length(ours, theirs, request)
     if request.to_image:
         return request
     windows = {table.reach.nominal for table in theirs.tables if table.reach is not None}
@@ -193,7 +200,7 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
         if table.patch is not None:
             return replace(request, to_size=found.grid.pixels(table.patch))
         return replace(request, to_grid=found.grid)
-    if request.to_window is not None:
+    if request.to_window is not None or request.to_length is not None:
         return request
     for unsettled in theirs.unsettled:
         raise GeometryError(
@@ -203,6 +210,23 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
     raise TableError(
         f"{output.name}: no table of the source was found in it.",
         hint="`resize-pos inspect` shows what each of the two files holds.",
+    )
+
+
+def _with_length(ours: Located, theirs: Located, request: Request) -> Request:
+    """Add the length that a text table has come to; which recipe did it is found out later."""
+    known = {table.name: table.length for table in theirs.tables if table.role is Role.SEQUENCE}
+    texts = [t for t in ours.tables if t.name in known and t.family.kept is None]
+    changed = [table for table in texts if table.length != known[table.name]]
+    if not changed and not (texts and ours.all_text):
+        return request
+    table = (changed or texts)[0]
+    stated = as_lengths(request) if ours.all_text else request
+    return replace(
+        stated,
+        to_length=stated.to_length or known[table.name],
+        from_length=stated.from_length or table.length,
+        lengthen=stated.lengthen or Lengthen(LengthMethod.LINEAR),
     )
 
 
@@ -248,6 +272,13 @@ def explain(
     finite = _finite(table, after)
     if finite is not None:
         return TableVerification(step, (finite,))
+    if isinstance(step.operation, Lengthen | SinCos):
+        operation, distance = find_recipe(step, before, after)
+        close = is_close(distance, after.dtype)
+        if close or isinstance(step.operation, Lengthen):
+            return _explain_recipe(replace(step, operation=operation), before, after, distance)
+        # A fixed table that was interpolated all the same, as most libraries do.
+        step = replace(step, operation=Resample(DEFAULT.resampling))
     origin = origin_of(step, before, after)
     if origin is not None and isinstance(step.operation, Rebuild):
         return TableVerification(step, (origin,))
@@ -278,6 +309,19 @@ def explain(
     elif origin is not None:
         checks = (origin, *checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
+
+
+def _explain_recipe(
+    step: Step, before: NDArray[Any], after: NDArray[Any], distance: float
+) -> TableVerification:
+    """Judge a text by its recipe and a fixed table by its formula."""
+    measured = measure_direct(step, before, after)
+    words = f"made by {step.operation}, to {distance:.0e}"
+    origin = Check("origin", Level.OK, words)
+    if not is_close(distance, after.dtype):
+        near = f"matches no recipe; the nearest is {step.operation}, {distance:.1%} away"
+        origin = Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
+    return TableVerification(step, (origin, *judge(measured)), measures=measured.values)
 
 
 def _origin(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from resize_pos.configs import Document, config_sizes
 from resize_pos.containers.base import Container
 from resize_pos.errors import OutputError, TableError
-from resize_pos.families import Role
 from resize_pos.locate import locate_tables
+from resize_pos.operations import Rebuild
 from resize_pos.plan import Plan, make_plan
 from resize_pos.provenance import planned_geometry, recorded_geometry
 from resize_pos.rules.base import Surroundings
@@ -54,6 +54,7 @@ def check_output(
         request,
         from_size=plan.to_size if request.from_size else None,
         from_grid=None,
+        from_length=request.to_length if request.from_length else None,
     )
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
     around = Surroundings(output.tensors, again, config_sizes(documents or {}), known)
@@ -86,7 +87,7 @@ def _check_shapes(
 
 def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
     table = step.table
-    if table.role is Role.DERIVED or step.action is not Action.RESIZE:
+    if isinstance(step.operation, Rebuild) or step.action is Action.KEEP:
         return
     source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
     old = table.layout.unfold(before, table.prefix, source, table.suffix)

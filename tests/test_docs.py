@@ -108,7 +108,9 @@ def test_the_family_of_the_guide_works_as_written(tmp_path: Path) -> None:
     assert list(step.target_shape) == expected["shape"]
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/text.md"]
+)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):

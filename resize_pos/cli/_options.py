@@ -12,6 +12,7 @@ import click
 from resize_pos.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Method
 from resize_pos.convert import Job
 from resize_pos.measures.catalogue import Limit
+from resize_pos.operations import Fill, SinCosMode
 from resize_pos.request import Request
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -28,7 +29,9 @@ def _stack(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Co
 
 TO_OPTIONS = _stack(
     click.option(
-        "--to", metavar="SIZE", help="Target image size: 384, or 384x512 (height × width)."
+        "--to",
+        metavar="SIZE",
+        help="Target image size: 384, or 384x512 (height × width); for a text model its length.",
     ),
     click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to."),
     click.option(
@@ -95,6 +98,33 @@ METHOD_OPTIONS = _stack(
         show_default=True,
         metavar="DEVICE",
         help="cpu, cuda, cuda:N or mps.",
+    ),
+)
+
+LENGTH_OPTIONS = _stack(
+    click.option(
+        "--to-length", type=click.IntRange(min=1), metavar="N", help="Target length of text tables."
+    ),
+    click.option(
+        "--from-length",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Length of the text tables to change; optional, cross-checked.",
+    ),
+    click.option(
+        "--length-method",
+        metavar="METHOD",
+        help="linear, cubic, nearest, tile, keep or stretch:K; required to make a text longer.",
+    ),
+    click.option(
+        "--fill",
+        type=click.Choice([fill.value for fill in Fill]),
+        help="What --length-method keep puts into new positions.",
+    ),
+    click.option(
+        "--sincos",
+        type=click.Choice([mode.value for mode in SinCosMode]),
+        help="How fixed sin-cos tables change [default: rescaled; absolute for 1-D ones].",
     ),
 )
 

@@ -44,7 +44,9 @@ def show_report(report: Report, *, verbose: bool) -> None:
             console, Text.assemble("verdict: ", level_word(report.verdict), _reasons(report.checks))
         )
     elif report.status is Status.UNCHANGED:
-        print_line(console, f"nothing to do: {report.source.name} is already at the target.")
+        fixed = all(table.step.table.family.kept for table in report.tables)
+        why = "no table of it holds a length" if fixed else "it is already at the target"
+        print_line(console, f"nothing to do for {report.source.name}: {why}.")
     else:
         print_line(console, f"plan for {report.source.name}; nothing is written.")
     _show_steps(console, [t.step for t in report.tables])
@@ -96,7 +98,7 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
             table.add_row(name, _extent(step.table), f"dropped: {step.reason}")
         else:
             words = ", ".join([*_kept_rows(step.table), str(step.operation)])
-            table.add_row(name, f"{step.table.grid} → {step.target}", words)
+            table.add_row(name, _change(step), words)
     console.print(table)
 
 
@@ -187,6 +189,12 @@ def show_families(families: Iterable[Family]) -> None:
             own = family.convention
             print_line(console, f"  its library resizes it {own.name}-like: {own.resampling}")
         print_line(console, Text(f"  {family.source}", style="dim"))
+
+
+def _change(step: Step) -> str:
+    if step.table.role is Role.SEQUENCE:
+        return f"{step.table.length} → {step.target.cells}"
+    return f"{step.table.grid} → {step.target}"
 
 
 def _extent(table: PositionTable) -> str:

@@ -20,6 +20,7 @@ from resize_pos.batch.summary import Summary, batch_document, job_document
 from resize_pos.batch.work import FAILED, Outcome
 from resize_pos.cli._options import (
     DEBUG_OPTION,
+    LENGTH_OPTIONS,
     METHOD_OPTIONS,
     RUN_OPTIONS,
     SOURCE_OPTIONS,
@@ -63,6 +64,7 @@ _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
 @click.option("--fail-fast", is_flag=True, help="Stop at the first job that fails.")
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
+@LENGTH_OPTIONS
 @RUN_OPTIONS
 @DEBUG_OPTION
 @click.pass_context

@@ -9,6 +9,7 @@ import click
 
 from resize_pos.cli._options import (
     DEBUG_OPTION,
+    LENGTH_OPTIONS,
     METHOD_OPTIONS,
     RUN_OPTIONS,
     SOURCE_OPTIONS,
@@ -26,6 +27,7 @@ from resize_pos.report.value import Report
 @TO_OPTIONS
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
+@LENGTH_OPTIONS
 @click.option(
     "-o",
     "--output",
@@ -54,6 +56,7 @@ def command(
       resize-pos vit.safetensors --from 224 --to 384
       resize-pos vit.safetensors --to 384x512 --like hf -o wide.safetensors
       resize-pos model-folder/ --to 384        weights, config.json and processors together
+      resize-pos clip.safetensors --to-length 248 --length-method stretch:20
       resize-pos odd.safetensors --pattern 'my_pos$' --axes '1 (p h w s) d' --to-grid 8x64
 
     The source is never modified; an existing target is refused without --force.

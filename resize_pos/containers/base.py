@@ -87,3 +87,11 @@ class TrainingCheckpoint(Protocol):
 
     def without(self, entries: Collection[str]) -> Container:
         """Give the same checkpoint without these entries of its optimizers' states."""
+
+
+@runtime_checkable
+class PartialReader(Protocol):
+    """A container that can look at a few bytes of a tensor, so that a look needs no arrays."""
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""

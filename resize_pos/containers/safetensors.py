@@ -118,6 +118,17 @@ class SafetensorsFile:
         """Tell where in the file a tensor's bytes lie."""
         return self._spans[self._info(name).name]
 
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        first, end = self._spans[self._info(name).name]
+        self._require_unchanged()
+        try:
+            with self.path.open("rb") as file:
+                file.seek(first + start)
+                return file.read(max(0, min(count, end - first - start)))
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the file becomes when these tensors take these shapes.
 

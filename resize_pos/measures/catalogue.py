@@ -56,6 +56,8 @@ MEASURES: Mapping[str, str] = {
     "asymmetry_after": "the same after the transfer",
     "decay_drift": "relative: change of the mean over distance, distances as parts of the window",
     "decay_drift_cells": "the same with distances counted in cells",
+    "length_norm_ratio": "text: mean norm of the positions after ÷ before, where they interpolate",
+    "interpolation_difference": "sin-cos: relative distance of interpolation from the new table",
 }
 
 

@@ -113,6 +113,11 @@ def request_document(request: Request) -> dict[str, Any]:
         "antialias": request.resampling.antialias,
         "relative_like": None if request.relative is None else request.relative.name,
         "optimizer": request.optimizer,
+        "to_length": request.to_length,
+        "from_length": request.from_length,
+        "length_method": None if request.lengthen is None else request.lengthen.method_name,
+        "fill": None if request.lengthen is None else request.lengthen.fill,
+        "sincos": request.sincos,
     }
 
 
@@ -187,6 +192,8 @@ def _convention(step: Step) -> str | None:
         *RELATIVE_CONVENTIONS.values(),
     ]
     done = None if step.operation is None else step.operation.resampling
+    if done is None or step.table.role is Role.SEQUENCE:
+        return None
     if own is not None and own.resampling == done:
         return own.name
     return next((c.name for c in known if c.resampling == done), None)

@@ -13,6 +13,7 @@ from resize_pos.layout import Layout
 from resize_pos.request import Request
 from resize_pos.tables import PositionTable, Step
 from resize_pos.tensors import TensorInfo
+from resize_pos.text_configs import ConfigText
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +38,8 @@ class Surroundings:
     configs: Sequence[ConfigSize] = ()
     known: Mapping[str, Geometry] = field(default_factory=dict)  # recorded in the file itself
     read: Callable[[str], NDArray[Any]] | None = None  # values, for what names leave open
+    peek: Callable[[str, int, int], bytes] | None = None  # a few bytes: tensor, start, count
+    texts: Sequence[ConfigText] = ()
 
 
 @dataclass(frozen=True, slots=True)

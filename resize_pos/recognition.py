@@ -1,0 +1,70 @@
+"""Find out whether a table is a fixed sin-cos one, reading as little as possible.
+
+At position 0 every sine is 0 and every cosine 1, so one row tells most tables apart from a fixed
+one: a few kB, compared as bytes. Only a row that passes makes the whole table be read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.families import Role
+from resize_pos.tables import PositionTable
+from resize_pos.tensors import DTYPES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Peek = Callable[[str, int, int], bytes]
+Read = Callable[[str], "NDArray[Any]"]
+
+_ONE = {
+    "F64": struct.pack("<d", 1.0),
+    "F32": struct.pack("<f", 1.0),
+    "F16": struct.pack("<e", 1.0),
+    "BF16": struct.pack("<f", 1.0)[2:],
+}
+_ROLES = (Role.ABSOLUTE, Role.SEQUENCE)
+
+
+def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) -> PositionTable:
+    """Add the sin-cos formula that a table follows, with the evidence; most follow none."""
+    if read is None or not _could_be(table):
+        return table
+    starts = tuple(start for start in _starts(table) if _is_origin(table, start, peek))
+    if not starts:
+        return table
+    from resize_pos.transforms.sincos import recognise  # numpy: only what may be fixed pays for it
+
+    array = read(table.name)
+    cells = table.layout.unfold(array, table.prefix, table.grid, table.suffix).grid
+    found = recognise(cells, starts)
+    if found is None:
+        return table
+    return replace(table, fixed=found.table, evidence=(*table.evidence, found.evidence))
+
+
+def _could_be(table: PositionTable) -> bool:
+    channels_last = table.layout.terms[-1] == "d"
+    known = table.tensor.dtype in _ONE
+    return table.role in _ROLES and channels_last and known and table.grid.cells > 1
+
+
+def _starts(table: PositionTable) -> tuple[int, ...]:
+    """Number the first row after the prefix: 0, or on from the reserved rows of a text table."""
+    return (0, table.prefix) if table.role is Role.SEQUENCE and table.prefix else (0,)
+
+
+def _is_origin(table: PositionTable, start: int, peek: Peek | None) -> bool:
+    """Whether the row of position 0 holds nothing but zeros and ones."""
+    if peek is None:
+        return True
+    width = DTYPES[table.tensor.dtype].bits // 8
+    row = table.tensor.shape[-1] * width
+    data = peek(table.name, (table.prefix - start) * row, row)
+    zero, one = bytes(width), _ONE[table.tensor.dtype]
+    values = {data[at : at + width] for at in range(0, len(data), width)}
+    return one in values and values <= {zero, one}
