@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.errors import TableError
 from resize_pos.families import Role
 from resize_pos.tables import PositionTable
 from resize_pos.tensors import DTYPES
@@ -64,7 +65,10 @@ def _is_origin(table: PositionTable, start: int, peek: Peek | None) -> bool:
         return True
     width = DTYPES[table.tensor.dtype].bits // 8
     row = table.tensor.shape[-1] * width
-    data = peek(table.name, (table.prefix - start) * row, row)
+    try:
+        data = peek(table.name, (table.prefix - start) * row, row)
+    except TableError:  # it does not lie in one piece: only the whole can tell
+        return True
     zero, one = bytes(width), _ONE[table.tensor.dtype]
     values = {data[at : at + width] for at in range(0, len(data), width)}
     return one in values and values <= {zero, one}

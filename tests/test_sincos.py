@@ -318,3 +318,36 @@ def test_verify_tells_a_formula_from_an_interpolation(
     origin = held.tables[0].checks[0]
     assert (origin.name, origin.level.value) == ("origin", "ok")
     assert words in origin.detail
+
+
+def test_a_plain_folder_and_a_plain_torch_file_are_planned_without_reading_them(
+    tmp_path: Path,
+) -> None:
+    import torch
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tensors = vit(6, 6, channels=CHANNELS)
+    write_safetensors(folder / "model.safetensors", tensors)
+    torch.save(
+        {name: torch.from_numpy(array) for name, array in tensors.items()}, tmp_path / "v.pt"
+    )
+    for path in (folder, tmp_path / "v.pt"):
+        assert "numpy" not in loaded_after(f"{path}", "--to", "160", "-n")
+
+
+def test_a_fixed_table_is_found_in_a_folder_and_out_of_order_in_a_torch_file(
+    tmp_path: Path,
+) -> None:
+    import torch
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tensors = mae(Grid(6, 6))
+    write_safetensors(folder / "model.safetensors", tensors)
+    turned = {name: torch.from_numpy(array) for name, array in tensors.items()}
+    turned["pos_embed"] = turned["pos_embed"].transpose(1, 2).contiguous().transpose(1, 2)
+    torch.save(turned, tmp_path / "v.pt")
+    for path in (folder, tmp_path / "v.pt"):
+        (step,) = resize_checkpoint(path, to=160, dry_run=True).plan.steps
+        assert step.action is Action.REGENERATE

@@ -95,3 +95,10 @@ class PartialReader(Protocol):
 
     def peek(self, name: str, start: int, count: int) -> bytes:
         """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+
+
+def peek_into(container: Container, name: str, start: int, count: int) -> bytes:
+    """Look at a few bytes of a tensor; where only whole tensors can be read, read it."""
+    if isinstance(container, PartialReader):
+        return container.peek(name, start, count)
+    return container.read(name).tobytes()[start : start + count]

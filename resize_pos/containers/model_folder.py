@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resize_pos.containers.base import Container, Copied
+from resize_pos.containers.base import Container, Copied, peek_into
 from resize_pos.containers.carry import carry_over, require_inside, require_no_pointer
 from resize_pos.containers.sharded import Opener, ShardedCheckpoint, is_index
 from resize_pos.errors import ContainerError, TableError
@@ -114,6 +114,11 @@ class ModelFolder:
             raise TableError(f"{self.path.name}: has no tensor {name!r}.")
         prefix = self._prefix(name)
         return self.units[prefix].read(name.removeprefix(prefix))
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        prefix = self._prefix(name)
+        return peek_into(self.units[prefix], name.removeprefix(prefix), start, count)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how much is written: an upper bound, as if nothing could be linked."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Container, Copied
+from resize_pos.containers.base import Container, Copied, peek_into
 from resize_pos.containers.carry import (
     carry_over,
     require_bare,
@@ -95,6 +95,10 @@ class ShardedCheckpoint:
         if name not in self._homes:
             raise TableError(f"{self.path.name}: has no tensor {name!r}.")
         return self.shards[self._homes[name]].read(name)
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        return peek_into(self.shards[self._homes[name]], name, start, count)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how much is written: an upper bound, as if nothing could be linked."""
