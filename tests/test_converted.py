@@ -183,3 +183,19 @@ def test_reading_needs_no_suffix(tmp_path: Path) -> None:
     source = write_safetensors(tmp_path / "weights.pth", vit(3, 5))
     assert open_container(source).format == "safetensors"
     assert np.array_equal(open_container(source).read("pos_embed"), vit(3, 5)["pos_embed"])
+
+
+def test_npz_becomes_safetensors_and_nothing_becomes_npz(tmp_path: Path) -> None:
+    arrays = {f"params/{name}": array for name, array in vit(3, 5).items()}
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    table = "params/pos_embed"
+    resize_checkpoint(tmp_path / "a.npz", to=TO, from_=FROM, output=tmp_path / "b.safetensors")
+    loaded = load_file(tmp_path / "b.safetensors")
+    assert set(loaded) == set(arrays) and loaded[table].shape == (1, ROWS, 8)
+    assert all(bits(loaded[n]) == arrays[n].tobytes() for n in arrays if n != table)
+    for source, target in (("b.safetensors", "c.npz"), ("a.npz", "c.pth")):
+        with pytest.raises(ContainerError, match="is not converted to"):
+            resize_checkpoint(tmp_path / source, to="64x112", output=tmp_path / target)
+    np.savez(tmp_path / "d.npz", odd=np.array([{}], object), **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ContainerError, match="cannot: odd"):
+        resize_checkpoint(tmp_path / "d.npz", to=TO, from_=FROM, output=tmp_path / "e.safetensors")

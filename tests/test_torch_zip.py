@@ -508,3 +508,40 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         path.write_bytes(blob[:length])
         with pytest.raises(ResizePosError):
             open_container(path)
+
+
+def test_a_look_at_a_checkpoint_imports_neither_torch_nor_numpy(tmp_path: Path) -> None:
+    from tests.test_imports import HEAVY, loaded_after
+
+    source = str(save(tmp_path / "a.pth", nested()))
+    assert not loaded_after("inspect", source, "--from", FROM) & (HEAVY | {"numpy"})
+    done = loaded_after(source, "--from", FROM, "--to", TO, "-o", str(tmp_path / "b.pth"))
+    assert not done & HEAVY
+
+
+def test_a_real_training_run_goes_on_in_a_timm_model(tmp_path: Path) -> None:
+    import timm
+
+    def build(size: tuple[int, int]) -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = timm.create_model(
+            "vit_tiny_patch16_224", img_size=size, depth=1, num_classes=3, embed_dim=48
+        )
+        parallel = nn.DataParallel(model)
+        return parallel, torch.optim.AdamW(parallel.parameters(), lr=1e-4)
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, size: tuple[int, int]) -> None:
+        optimizer.zero_grad()
+        model(torch.randn(1, 3, *size)).square().mean().backward()
+        optimizer.step()
+
+    model, optimizer = build((48, 80))
+    step(model, optimizer, (48, 80))
+    content = {"state_dict": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1}
+    source = save(tmp_path / "a.ckpt", content)
+    resize_checkpoint(source, to="96x64", from_="48x80", output=tmp_path / "b.ckpt")
+    for mapped in (False, True):
+        loaded = torch.load(tmp_path / "b.ckpt", weights_only=True, mmap=mapped)
+        larger, restarted = build((96, 64))
+        larger.load_state_dict(loaded["state_dict"], strict=True)
+        restarted.load_state_dict(loaded["optimizer"])
+        step(larger, restarted, (96, 64))

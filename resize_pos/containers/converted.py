@@ -7,7 +7,7 @@ of the names that the output has.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from resize_pos.containers.torch_tree import Tree
 
-SAFETENSORS, TORCH = "safetensors", "torch"
+SAFETENSORS, TORCH, NUMPY = "safetensors", "torch", "numpy"
 
 # What the suffix of an output means.
 FORMATS: Mapping[str, str] = {
@@ -33,6 +33,7 @@ FORMATS: Mapping[str, str] = {
     ".pth": TORCH,
     ".bin": TORCH,
     ".ckpt": TORCH,
+    ".npz": NUMPY,
 }
 
 _PER_TENSOR = 512  # bytes of header that a tensor takes in either format
@@ -60,6 +61,13 @@ class _Pickled(Protocol):
     @property
     def tree(self) -> Tree:
         """What the pickle holds."""
+
+
+@runtime_checkable
+class _Numpy(Protocol):
+    @property
+    def opaque(self) -> tuple[str, ...]:
+        """Members that are no numeric arrays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,6 +188,11 @@ def converted(container: Container, output: Path | None, *, drop_extras: bool) -
     if wanted is None or own is None or wanted == own:
         return container
     try:
+        if wanted == NUMPY or (own, wanted) == (NUMPY, TORCH):
+            raise ContainerError(
+                f"a {own} file is not converted to a {wanted} one.",
+                f"Name the output *{container.path.suffix} or *.safetensors.",
+            )
         view = _view(container, wanted, drop_extras=drop_extras)
         _require_dtypes(view.tensors.values(), wanted)
     except ContainerError as fact:
@@ -193,22 +206,20 @@ def _format(container: Container) -> str | None:
         return SAFETENSORS
     if isinstance(container, _Pickled):
         return TORCH
-    return "other" if container.path.suffix.lower() == ".npz" else None
+    return NUMPY if isinstance(container, _Numpy) else None
 
 
 def _view(container: Container, wanted: str, *, drop_extras: bool) -> Converted:
     if not isinstance(container, _Pickled):
+        opaque = container.opaque if isinstance(container, _Numpy) else ()
+        _require_leave(opaque, wanted, drop_extras)
         names = {name: name for name in container.tensors}
-        return Converted(container, container.tensors, Conversion(wanted), names)
+        return Converted(container, container.tensors, Conversion(wanted, opaque), names)
     tree = container.tree
     weights = [n for n in container.tensors if not n.startswith(_states(tree))]
     extras = _extras(tree)
-    if extras and not drop_extras and container.format != "TorchScript archive":
-        shown = ", ".join(extras[:_MOST_LISTED]) + (" …" if len(extras) > _MOST_LISTED else "")
-        raise ContainerError(
-            f"holds what a {wanted} file cannot: {shown}.",
-            "Pass --drop-extras to leave it out, or keep the format of the source.",
-        )
+    # Nobody expects the program of a TorchScript archive, or its flags, in a file of tensors.
+    _require_leave(extras, wanted, drop_extras or container.format == "TorchScript archive")
     aliases = _aliases(tree, weights)
     prefix = f"{tree.wrapper}." if tree.wrapper else ""
     sources = {n.removeprefix(prefix): n for n in weights if n not in aliases}
@@ -219,6 +230,15 @@ def _view(container: Container, wanted: str, *, drop_extras: bool) -> Converted:
     shown_aliases = {n.removeprefix(prefix): k.removeprefix(prefix) for n, k in aliases.items()}
     conversion = Conversion(wanted, tuple(extras), shown_aliases, tree.wrapper or None)
     return Converted(container, tensors, conversion, sources)
+
+
+def _require_leave(extras: Sequence[str], wanted: str, drop_extras: bool) -> None:
+    if extras and not drop_extras:
+        shown = ", ".join(extras[:_MOST_LISTED]) + (" …" if len(extras) > _MOST_LISTED else "")
+        raise ContainerError(
+            f"holds what a {wanted} file cannot: {shown}.",
+            "Pass --drop-extras to leave it out, or keep the format of the source.",
+        )
 
 
 def _states(tree: Tree) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def rebuild(name: str, array: NDArray[Any], how: Rebuild, shape: tuple[int, ...]
             hint="the buffer is not understood; remove it from the file if the library rebuilds "
             "it, or convert with the library itself.",
         )
-    return np.ascontiguousarray(build(how.target, shape).astype(array.dtype))
+    return np.asarray(build(how.target, shape), array.dtype, order="C")  # also of no axes at all
 
 
 def _offsets(grid: Grid, stride: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
