@@ -86,11 +86,14 @@ def _torchvision(d: int) -> Arrays:
 
 
 def sam(d: int, height: int = 4, width: int = 4) -> Arrays:
+    """One block with a window of 2×2, which stays, and a global one, which follows the image."""
     return {
         "pos_embed": smooth(height, width, d)[None],
         "patch_embed.proj.weight": _noise(d, 3, 16, 16),
-        "blocks.0.attn.rel_pos_h": smooth(2 * height - 1, 1, d)[:, 0],
-        "blocks.0.attn.rel_pos_w": smooth(2 * width - 1, 1, d)[:, 0],
+        "blocks.0.attn.rel_pos_h": smooth(3, 1, d)[:, 0],
+        "blocks.0.attn.rel_pos_w": smooth(3, 1, d)[:, 0],
+        "blocks.1.attn.rel_pos_h": smooth(2 * height - 1, 1, d)[:, 0],
+        "blocks.1.attn.rel_pos_w": smooth(2 * width - 1, 1, d)[:, 0],
         "neck.0.weight": _noise(d, d, 1, 1),
     }
 
