@@ -1,10 +1,12 @@
-"""Does a checkpoint fit a size? Answered from its header; no value is read, numpy is not needed."""
+"""Does a checkpoint fit a size, or a config? Answered from headers; numpy is not needed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from resize_pos.errors import GeometryError
+from resize_pos.configs import ConfigSize
+from resize_pos.errors import ContainerError, GeometryError
 from resize_pos.plan import make_plan
 from resize_pos.request import Request
 from resize_pos.tables import Located
@@ -36,3 +38,24 @@ def fit(located: Located, request: Request) -> Fit:
     names = ", ".join(f"{step.table.name} {step.target}" for step in plan.steps[:3])
     more = f" and {len(plan.steps) - 3} more" if len(plan.steps) > 3 else ""
     return Fit(True, f"fits {wanted}: {names}{more}")
+
+
+def fit_config(located: Located, request: Request, stated: Sequence[ConfigSize], where: str) -> Fit:
+    """Hold a checkpoint against every image and patch size that a config states."""
+    if not stated:
+        raise ContainerError(
+            f"{where}: no config there states an image size.",
+            hint="name a folder with a config.json or open_clip_config.json; or pass --size.",
+        )
+    answers = []
+    for entry in stated:
+        source = f"{entry.file} ({entry.key} {entry.size})"
+        for table in located.tables:
+            if entry.patch is not None and table.patch not in (None, entry.patch):
+                detail = f"{table.name} has patch {table.patch}, not {entry.patch}"
+                return Fit(False, f"does not fit {source}: {detail}")
+        answer = fit(located, replace(request, to_size=entry.size, to_grid=None))
+        if not answer.fits:
+            return Fit(False, f"{answer.detail}, as {source} states")
+        answers.append(source)
+    return Fit(True, f"fits {', '.join(answers)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,14 +18,16 @@ from resize_pos.tensors import TensorInfo
 
 _SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
+_MOST_NAMES = 100_000  # some 30 MB
+
 
 def locate_tables(around: Surroundings) -> Located:
     """Find every position table of a checkpoint and settle its geometry."""
-    families = _eligible(around.request)
+    names = _known_names(_eligible(around.request))
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}
     near_misses: list[NearMiss] = []
     for tensor in around.tensors.values():
-        match, objections = _match(tensor, around, families)
+        match, objections = _match(tensor, around, names.stems(tensor.name))
         if match is not None:
             matches[match.family.role].append(match)
         elif objections or _SOUNDS_LIKE.search(tensor.name):
@@ -57,15 +60,40 @@ def _eligible(request: Request) -> tuple[Family, ...]:
     return known_families()
 
 
+class _Names:
+    """Which families know a name. Remembered, for a zoo has the same names a thousand times."""
+
+    def __init__(self, families: tuple[Family, ...]) -> None:
+        self.families = families
+        self._stems: dict[str, tuple[tuple[Family, str], ...]] = {}
+
+    def stems(self, name: str) -> tuple[tuple[Family, str], ...]:
+        found = self._stems.get(name)
+        if found is None:
+            pairs = ((family, family.stem(name)) for family in self.families)
+            found = tuple((family, stem) for family, stem in pairs if stem is not None)
+            if len(self._stems) >= _MOST_NAMES:
+                self._stems.clear()
+            self._stems[name] = found
+        return found
+
+
+_last: list[_Names] = []
+
+
+def _known_names(families: tuple[Family, ...]) -> _Names:
+    known = _last[0].families if _last else ()
+    if len(known) != len(families) or not all(map(operator.is_, known, families)):
+        _last[:] = [_Names(families)]
+    return _last[0]
+
+
 def _match(
-    tensor: TensorInfo, around: Surroundings, families: Sequence[Family]
+    tensor: TensorInfo, around: Surroundings, named: Sequence[tuple[Family, str]]
 ) -> tuple[Match | None, list[str]]:
     objections: list[str] = []
     matches: list[Match] = []
-    for family in families:
-        stem = family.stem(tensor.name)
-        if stem is None:
-            continue
+    for family, stem in named:
         objection = family.objection(stem, around.tensors, tensor.shape)
         layout = family.layout(tensor.shape)
         if objection or layout is None:

@@ -14,21 +14,31 @@ from typing import Any
 
 import pytest
 
+from resize_pos import resize_checkpoint
 from resize_pos.containers.stages import PART_SUFFIX
 from tests.builders import raw_tensors
-from tests.zoo import AT_TARGET, BROKEN, NOTHING, TO, build_zoo, names, tree
+from tests.zoo import (
+    AT_TARGET,
+    BROKEN,
+    CONTAINERS,
+    FAMILIES,
+    NOTHING,
+    TO,
+    build_zoo,
+    names,
+    tree,
+    write_distributed,
+)
 
 JOBS = len(names()) + len(BROKEN) + 2
 
 
-def batch(*words: str | Path, folder: Path) -> list[str]:
+def batch(*words: str | Path) -> list[str]:
     return [sys.executable, "-m", "resize_pos", "batch", *map(str, words), "--to", TO]
 
 
 def finish(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        batch(*words, folder=folder), cwd=folder, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(batch(*words), cwd=folder, capture_output=True, text=True, check=False)
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
@@ -50,6 +60,7 @@ def undisturbed(zoo: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
 
 def test_the_zoo_is_large_and_mixed() -> None:
     assert JOBS >= 40
+    assert len(CONTAINERS) == 7
 
 
 def test_every_job_is_told_once_and_as_it_ended(
@@ -74,13 +85,13 @@ def test_the_tree_is_mirrored_and_nothing_else_is_left(
     zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
     out, _ = undisturbed
-    assert sorted(tree(out)) == sorted([*names(), AT_TARGET])
+    assert places(out) == {*names(), AT_TARGET}
     assert not list(out.rglob(f"*{PART_SUFFIX}"))
     assert not (out / "broken").exists()
     assert (out / AT_TARGET).read_bytes() == (zoo / "zoo" / AT_TARGET).read_bytes()
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.endswith(".safetensors")])
+@pytest.mark.parametrize("name", names("safetensors"))
 def test_every_untouched_tensor_is_identical(
     name: str, zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
@@ -96,15 +107,33 @@ def test_the_second_run_finds_everything_current(
     zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
     out, first = undisturbed
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    before = {name: (out / name).stat().st_mtime_ns for name in tree(out)}
     again = finish("zoo", "-o", "out", "-j", "2", "--json", folder=zoo)
     statuses = Counter(line["status"] for line in lines(again))
     assert statuses == {"current": len(names()) + 1, "failed": len(BROKEN) + 1}
-    after = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
-    assert all(before[path] == moment for path, moment in after.items())
+    assert before == {name: (out / name).stat().st_mtime_ns for name in tree(out)}
     verdicts = {line["source"]: line.get("verdict") for line in lines(first)}
     assert all(line.get("verdict") == verdicts[line["source"]] for line in lines(again))
     assert again.returncode == 1
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_each_output_is_what_the_single_command_writes(
+    container: str,
+    zoo: Path,
+    undisturbed: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    name = names(container)[0]
+    report = resize_checkpoint(zoo / "zoo" / name, to=TO, output=tmp_path / Path(name).name)
+    assert report.status == "resized"
+    ours = {p.name: c for p, c in _files(undisturbed[0] / name).items()}
+    assert ours == {p.name: c for p, c in _files(tmp_path / Path(name).name).items()}
+
+
+def _files(path: Path) -> dict[Path, bytes]:
+    found = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return {p: p.read_bytes() for p in found}
 
 
 def test_one_process_gives_the_same_bytes_as_two(
@@ -115,14 +144,37 @@ def test_one_process_gives_the_same_bytes_as_two(
     assert tree(zoo / "alone") == tree(undisturbed[0])
 
 
+@pytest.mark.slow
+def test_a_distributed_checkpoint_is_one_job(tmp_path: Path) -> None:
+    write_distributed(tmp_path / "zoo" / "run" / "step-9", FAMILIES["timm"](8))
+    for status in ("resized", "current"):
+        done = finish("zoo", "-o", "out", "--json", folder=tmp_path)
+        assert [line["status"] for line in lines(done)] == [status], done.stderr
+    assert (tmp_path / "out" / "run" / "step-9" / ".metadata").is_file()
+
+
+def kill(process: subprocess.Popen[bytes], *, everything: bool) -> None:
+    """Kill the driver alone, or all of its processes at once, as a job manager would."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL) if everything else process.kill()
+    process.wait()
+
+
+def places(folder: Path) -> set[str]:
+    """Name the files and model folders that are in place."""
+    found = (path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
+    return {name for name in found if not Path(name).name.startswith(".")}
+
+
 def test_killed_ten_times_it_ends_with_the_same_bytes(
     zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
     rng = random.Random(20)
-    killed = 0
+    out, killed = zoo / "killed", 0
+    whole = tree(undisturbed[0])
     for round_ in range(10):
         process = subprocess.Popen(
-            batch("zoo", "-o", "killed", "-j", "2", folder=zoo),
+            batch("zoo", "-o", "killed", "-j", "2"),
             cwd=zoo,
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -130,25 +182,20 @@ def test_killed_ten_times_it_ends_with_the_same_bytes(
         )
         assert process.stderr is not None
         # Moments are counted in finished jobs, so that they are spread on any machine.
-        current = len(tree(zoo / "killed")) if (zoo / "killed").exists() else 0
-        for _ in range(current + rng.randint(0, 4)):
+        for _ in range(len(places(out)) + rng.randint(0, 4)):
             process.stderr.readline()
         try:
             process.wait(timeout=rng.uniform(0, 0.03))
         except subprocess.TimeoutExpired:
             killed += 1
-        # The driver alone, or everything at once, as a job manager would.
-        if round_ % 2:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        kill(process, everything=bool(round_ % 2))
         process.stderr.close()
-        process.wait()
-        for name, content in tree(zoo / "killed").items():
-            assert content == (undisturbed[0] / name).read_bytes(), name
+        # Whatever is in place is whole.
+        for name, content in tree(out).items():
+            assert content == whole[name], name
     assert killed >= 5
     done = finish("zoo", "-o", "killed", "-j", "2", "--json", folder=zoo)
     assert done.returncode == 1
     assert Counter(line["status"] == "failed" for line in lines(done))[True] == len(BROKEN) + 1
-    assert tree(zoo / "killed") == tree(undisturbed[0])
-    assert not list((zoo / "killed").rglob(f"*{PART_SUFFIX}"))
+    assert tree(out) == whole
+    assert not list(out.rglob(f"*{PART_SUFFIX}"))

@@ -1,19 +1,23 @@
 """A zoo of small checkpoints: several families, every container, and what goes wrong in real ones.
 
-A container joins by adding a writer to `WRITERS`; every family is then written in it, too.
+A container joins by adding a row to `CONTAINERS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.distributed.checkpoint.state_dict_saver import save as save_distributed
 
-from tests.builders import Tensors, flat, smooth, write_safetensors
+from tests.builders import flat, smooth, write_safetensors
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -86,11 +90,14 @@ def _torchvision(d: int) -> Arrays:
 
 
 def sam(d: int, height: int = 4, width: int = 4) -> Arrays:
+    """One block with a window of 2×2, which stays, and a global one, which follows the image."""
     return {
         "pos_embed": smooth(height, width, d)[None],
         "patch_embed.proj.weight": _noise(d, 3, 16, 16),
-        "blocks.0.attn.rel_pos_h": smooth(2 * height - 1, 1, d)[:, 0],
-        "blocks.0.attn.rel_pos_w": smooth(2 * width - 1, 1, d)[:, 0],
+        "blocks.0.attn.rel_pos_h": smooth(3, 1, d)[:, 0],
+        "blocks.0.attn.rel_pos_w": smooth(3, 1, d)[:, 0],
+        "blocks.1.attn.rel_pos_h": smooth(2 * height - 1, 1, d)[:, 0],
+        "blocks.1.attn.rel_pos_w": smooth(2 * width - 1, 1, d)[:, 0],
         "neck.0.weight": _noise(d, d, 1, 1),
     }
 
@@ -110,14 +117,93 @@ FAMILIES: Mapping[str, Callable[[int], Arrays]] = {
 # name → (widths, stored dtype)
 VARIANTS: Mapping[str, tuple[int, Any]] = {
     "tiny": (8, np.float32),
-    "small": (24, np.float32),
-    "base": (64, np.float32),
+    "base": (48, np.float32),
     "half": (16, np.float16),
     "bf16": (16, ml_dtypes.bfloat16),
 }
 
-WRITERS: Mapping[str, Callable[[Path, Tensors], Path]] = {
-    ".safetensors": lambda path, tensors: write_safetensors(path, tensors, {"format": "pt"}),
+
+def _safetensors(path: Path, arrays: Arrays) -> None:
+    write_safetensors(path, arrays, {"format": "pt"})
+
+
+def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _torch(path: Path, arrays: Arrays) -> None:
+    torch.save({"model": _tensors(arrays), "epoch": 3}, path)
+
+
+def _legacy(path: Path, arrays: Arrays) -> None:
+    torch.save(_tensors(arrays), path, _use_new_zipfile_serialization=False)
+
+
+def _torchscript(path: Path, arrays: Arrays) -> None:
+    root = torch.nn.Module()
+    for name, tensor in _tensors(arrays).items():
+        *stem, last = name.split(".")
+        module = root
+        for part in stem:
+            if not hasattr(module, part):
+                module.add_module(part, torch.nn.Module())
+            module = getattr(module, part)
+        module.register_parameter(last, torch.nn.Parameter(tensor))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated; its files are not
+        torch.jit.save(torch.jit.script(root), str(path))
+
+
+def _npz(path: Path, arrays: Arrays) -> None:
+    named: Any = arrays  # its signature has options of its own among the names
+    np.savez(path, **named)
+
+
+def _folder(path: Path, arrays: Arrays) -> None:
+    path.mkdir()
+    config = {"model_type": "vit", "image_size": 64, "patch_size": 16}
+    (path / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    (path / "README.md").write_text("# a model\n", encoding="utf-8")
+    _safetensors(path / "model.safetensors", arrays)
+
+
+def _sharded(path: Path, arrays: Arrays) -> None:
+    path.mkdir()
+    homes = {}
+    for number, (name, array) in enumerate(arrays.items(), start=1):
+        homes[name] = f"model-{number:05}-of-{len(arrays):05}.safetensors"
+        _safetensors(path / homes[name], {name: array})
+    total = sum(array.nbytes for array in arrays.values())
+    index = {"metadata": {"total_size": total}, "weight_map": homes}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def write_distributed(path: Path, arrays: Arrays) -> None:
+    """Write torch's sharded format; not in the table, for its reader has to import torch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no process group is there
+        save_distributed({"model": _tensors(arrays)}, checkpoint_id=path, no_dist=True)
+
+
+class Written(NamedTuple):
+    """A container: how its files end, how they are written, and what is written in it."""
+
+    ending: str
+    write: Callable[[Path, Arrays], None]
+    families: Sequence[str]
+    variants: Sequence[str]
+
+
+_FEW = ("timm", "hf_vit", "clip")
+
+CONTAINERS: Mapping[str, Written] = {
+    "safetensors": Written(".safetensors", _safetensors, tuple(FAMILIES), ("tiny", "half", "bf16")),
+    "torch": Written(".pth", _torch, _FEW, ("base",)),
+    "legacy": Written(".pt", _legacy, _FEW, ("base",)),
+    "torchscript": Written(".script.pt", _torchscript, ("timm",), ("tiny",)),
+    "npz": Written(".npz", _npz, _FEW, ("half",)),
+    "folder": Written("-folder", _folder, ("hf_vit",), ("base", "half", "bf16")),
+    "sharded": Written("-sharded", _sharded, _FEW, ("base",)),
 }
 
 BROKEN: Mapping[str, bytes] = {
@@ -128,25 +214,27 @@ NOTHING = "convnet.safetensors"  # has nothing to resize
 AT_TARGET = "sam/at_target.safetensors"
 
 
-def names() -> list[str]:
+def names(container: str | None = None) -> list[str]:
     """Name every sound checkpoint that has something to resize, below the zoo's folder."""
     return [
-        f"{family}/{variant}{suffix}"
-        for family in FAMILIES
-        for variant in VARIANTS
-        for suffix in WRITERS
+        f"{family}/{variant}{kind.ending}"
+        for name, kind in CONTAINERS.items()
+        for family in kind.families
+        for variant in kind.variants
+        if container in (None, name)
     ]
 
 
 def build_zoo(folder: Path) -> Path:
     """Write the whole zoo."""
-    for name in names():
-        family, variant = Path(name).parent.name, Path(name).stem
-        width, dtype = VARIANTS[variant]
-        arrays = {key: array.astype(dtype) for key, array in FAMILIES[family](width).items()}
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        WRITERS[path.suffix](path, arrays)
+    for kind in CONTAINERS.values():
+        for family in kind.families:
+            for variant in kind.variants:
+                width, dtype = VARIANTS[variant]
+                arrays = {k: array.astype(dtype) for k, array in FAMILIES[family](width).items()}
+                path = folder / family / f"{variant}{kind.ending}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                kind.write(path, arrays)
     for name, content in BROKEN.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
+
+from resize_pos.errors import ResizePosError
+from resize_pos.verdict import Check, Level
 
 _LEVELS = {"ok": "notice", "warn": "warning", "fail": "error"}
 
@@ -14,6 +18,27 @@ _LEVELS = {"ok": "notice", "warn": "warning", "fail": "error"}
 def annotate(level: str, message: str, *, file: Path | None = None, title: str = "") -> None:
     """Print one annotation; `level` is ok, warn or fail."""
     click.echo(annotation(level, message, file=file, title=title))
+
+
+@contextlib.contextmanager
+def annotated(file: Path, *, wanted: bool) -> Iterator[None]:
+    """Annotate whatever could not be done, on its way to the place that ends the program."""
+    try:
+        yield
+    except ResizePosError as error:
+        if wanted:
+            message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
+            annotate("fail", message, file=file, title="resize-pos")
+        raise
+
+
+def annotate_checks(checks: Iterable[Check], file: Path, otherwise: str) -> None:
+    """Annotate every check that is not ok, once; or say that all are."""
+    bad = {check.detail: check.level for check in checks if check.level is not Level.OK}
+    for detail, level in bad.items():
+        annotate(level.value, detail, file=file, title=f"resize-pos: {level.value}")
+    if not bad:
+        annotate("ok", otherwise, file=file, title="resize-pos")
 
 
 def annotation(level: str, message: str, *, file: Path | None = None, title: str = "") -> str:

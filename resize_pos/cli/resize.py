@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from resize_pos.cli._github import annotated
 from resize_pos.cli._options import (
     DEBUG_OPTION,
     LENGTH_OPTIONS,
@@ -17,7 +18,7 @@ from resize_pos.cli._options import (
     make_job,
 )
 from resize_pos.convert import run
-from resize_pos.errors import ResizePosError, UsageError
+from resize_pos.errors import UsageError
 from resize_pos.report.files import require_report_targets, write_reports
 from resize_pos.report.value import Report
 
@@ -65,15 +66,11 @@ def command(
     if quiet and (verbose or form != "text"):
         raise UsageError("-q excludes -v, --json and --format.")
     wants_document = form != "text" or bool(reports)
-    try:
+    with annotated(checkpoint, wanted=form == "github"):
         job = make_job(checkpoint, options, hash_output=wants_document)
         require_report_targets(reports)
         report = run(job)
         write_reports(report, reports)
-    except ResizePosError as error:
-        if form == "github":
-            _annotate_error(checkpoint, error)
-        raise
     if form == "json":
         from resize_pos.report.as_json import report_json
 
@@ -90,20 +87,9 @@ def command(
 
 
 def _annotate(report: Report) -> None:
-    from resize_pos.cli._github import annotate, append_summary
+    from resize_pos.cli._github import annotate_checks, append_summary
     from resize_pos.report.files import report_markdown
 
-    bad = {check.detail: check.level for check in report.checks if check.level.value != "ok"}
     where = report.source if report.output is None else report.output
-    for detail, level in bad.items():
-        annotate(level.value, detail, file=report.source, title=f"resize-pos: {level.value}")
-    if not bad:
-        annotate("ok", f"{report.status.value}: {where}", file=report.source, title="resize-pos")
+    annotate_checks(report.checks, report.source, f"{report.status.value}: {where}")
     append_summary(report_markdown(report))
-
-
-def _annotate_error(checkpoint: Path, error: ResizePosError) -> None:
-    from resize_pos.cli._github import annotate
-
-    message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
-    annotate("fail", message, file=checkpoint, title="resize-pos")

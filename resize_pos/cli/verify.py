@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.cli._github import annotated
+from resize_pos.cli._options import (
+    DEBUG_OPTION,
+    FORMAT_OPTION,
+    JSON_OPTION,
+    SOURCE_OPTIONS,
+    given,
+)
 from resize_pos.errors import UsageError
+
+if TYPE_CHECKING:
+    from resize_pos.report.verified import Verified
 
 
 @click.command("verify")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument(
+    "checkpoints", metavar="CHECKPOINT", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
@@ -21,6 +33,12 @@ from resize_pos.errors import UsageError
     help="The checkpoint that it was made from.",
 )
 @click.option("--size", metavar="SIZE", help="Only say whether it fits this image size.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Only say whether it fits the size that a config in this folder states.",
+)
 @click.option(
     "--to", metavar="SIZE", help="Image size of CHECKPOINT, where its tables leave doubt."
 )
@@ -42,20 +60,23 @@ from resize_pos.errors import UsageError
 @SOURCE_OPTIONS
 @click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too.")
 @JSON_OPTION
+@FORMAT_OPTION
 @click.option("-v", "--verbose", is_flag=True, help="Print the measures and every convention.")
 @DEBUG_OPTION
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
-    checkpoint: Path,
+    checkpoints: tuple[Path, ...],
     against: Path | None,
     size: str | None,
+    config: Path | None,
     model: str | None,
     model_args: tuple[str, ...],
     images: Path | None,
     strict: bool,
     as_json: bool,
+    form: str,
     verbose: bool,
     **options: Any,
 ) -> None:
@@ -65,6 +86,7 @@ def command(
       resize-pos verify vit-384.safetensors --against vit.safetensors
       resize-pos verify vit-384.safetensors --model timm:vit_base_patch16_224
       resize-pos verify vit-384.safetensors --size 384
+      resize-pos verify vit-384.safetensors --config model-folder/
 
     Compares byte for byte what should be untouched, recomputes every table under each library's
     convention, and names the mistake where none of them made it. Options such as --from and
@@ -72,45 +94,71 @@ def command(
 
     Exit codes: 0 sound (or it fits); 3 damaged; 1 could not be checked (or it does not fit).
     """
-    if size is not None:
-        if against or model or images:
-            raise UsageError("--size only looks at the header; it excludes the other checks.")
-        ctx.exit(_say_fit(checkpoint, size, as_json, given(**options)))
-    if against is None and model is None:
-        raise UsageError(
-            "nothing to verify against.",
-            hint="pass --against SOURCE, --model timm:NAME, or --size SIZE.",
-        )
-    from resize_pos.api import verify_checkpoint
-    from resize_pos.report.verified import verified_document
+    form = "json" if as_json else form
+    with annotated(checkpoints[0], wanted=form == "github"):
+        if size is not None or config is not None:
+            if against or model or images or (size and config):
+                raise UsageError(
+                    "--size and --config only look at the header; each excludes the other checks."
+                )
+            answers = [_say_fit(path, size, config, form, given(**options)) for path in checkpoints]
+            ctx.exit(0 if all(answers) else 1)
+        if len(checkpoints) > 1:
+            raise UsageError("only --size and --config take several checkpoints at once.")
+        if against is None and model is None:
+            raise UsageError(
+                "nothing to verify against.",
+                hint="pass --against SOURCE, --model timm:NAME, --size SIZE or --config DIR.",
+            )
+        from resize_pos.api import verify_checkpoint
 
-    verified = verify_checkpoint(
-        checkpoint,
-        against,
-        model=model,
-        model_args=model_args,
-        images=images,
-        **given(**options),
-    )
-    if as_json:
+        verified = verify_checkpoint(
+            checkpoints[0],
+            against,
+            model=model,
+            model_args=model_args,
+            images=images,
+            **given(**options),
+        )
+    _show(verified, form, verbose=verbose)
+    ctx.exit(verified.exit_code(strict=strict))
+
+
+def _show(verified: Verified, form: str, *, verbose: bool) -> None:
+    if form == "json":
+        from resize_pos.report.verified import verified_document
+
         document = verified_document(verified)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    elif form == "github":
+        from resize_pos.cli._github import annotate_checks, append_summary
+
+        checks = () if verified.against is None else verified.against.checks
+        annotate_checks(checks, verified.output, f"verified: {verified.verdict.value}")
+        append_summary(f"## resize-pos verify\n\n`{verified.output}`: {verified.verdict.value}")
     else:
         from resize_pos.cli._verified import show_verified
 
         show_verified(verified, verbose=verbose)
-    ctx.exit(verified.exit_code(strict=strict))
 
 
-def _say_fit(checkpoint: Path, size: str, as_json: bool, options: dict[str, Any]) -> int:
+def _say_fit(
+    checkpoint: Path, size: str | None, config: Path | None, form: str, options: dict[str, Any]
+) -> bool:
+    from resize_pos.configs import read_config_sizes
     from resize_pos.containers import open_container
     from resize_pos.convert import locate
-    from resize_pos.fit import fit
+    from resize_pos.fit import fit, fit_config
     from resize_pos.request import Request
 
-    request = Request.make(**{**options, "to": size})
-    answer = fit(locate(open_container(checkpoint), request), request)
-    if as_json:
+    request = Request.make(**options, to=size) if size else Request.make(**options)
+    located = locate(open_container(checkpoint), request)
+    if config is None:
+        answer = fit(located, request)
+    else:
+        answer = fit_config(located, request, read_config_sizes(config), str(config))
+    words = f"{checkpoint.name} {answer.detail}"
+    if form == "json":
         document = {
             "schema": "resize-pos/fit/1",
             "path": str(checkpoint),
@@ -118,6 +166,11 @@ def _say_fit(checkpoint: Path, size: str, as_json: bool, options: dict[str, Any]
             "detail": answer.detail,
         }
         click.echo(json.dumps(document, ensure_ascii=False))
+    elif form == "github":
+        from resize_pos.cli._github import annotate, append_summary
+
+        annotate("ok" if answer.fits else "fail", words, file=checkpoint, title="resize-pos verify")
+        append_summary(f"- {words}")
     else:
-        click.echo(f"{checkpoint.name} {answer.detail}")
-    return 0 if answer.fits else 1
+        click.echo(words)
+    return answer.fits
