@@ -14,11 +14,12 @@ from resize_pos.cli._options import (
     RUN_OPTIONS,
     SOURCE_OPTIONS,
     TO_OPTIONS,
+    command_line,
     make_job,
 )
 from resize_pos.convert import run
 from resize_pos.errors import ResizePosError, UsageError
-from resize_pos.report.files import require_report_targets, write_reports
+from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.value import Report
 
 
@@ -66,10 +67,11 @@ def command(
         raise UsageError("-q excludes -v, --json and --format.")
     wants_document = form != "text" or bool(reports)
     try:
-        job = make_job(checkpoint, options, hash_output=wants_document)
+        draw = wants_pictures(reports)
+        job = make_job(checkpoint, options, hash_output=wants_document, draw=draw)
         require_report_targets(reports)
         report = run(job)
-        write_reports(report, reports)
+        write_reports(report, reports, command_line(ctx))
     except ResizePosError as error:
         if form == "github":
             _annotate_error(checkpoint, error)
