@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, command_line, given
 from resize_pos.errors import UsageError
 
 
@@ -40,6 +40,13 @@ from resize_pos.errors import UsageError
     help="Run source and output on these images and compare (with --model and --against).",
 )
 @SOURCE_OPTIONS
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Also write a report (.html, .md, .json); repeatable.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too.")
 @JSON_OPTION
 @click.option("-v", "--verbose", is_flag=True, help="Print the measures and every convention.")
@@ -54,6 +61,7 @@ def command(
     model: str | None,
     model_args: tuple[str, ...],
     images: Path | None,
+    reports: tuple[Path, ...],
     strict: bool,
     as_json: bool,
     verbose: bool,
@@ -73,7 +81,7 @@ def command(
     Exit codes: 0 sound (or it fits); 3 damaged; 1 could not be checked (or it does not fit).
     """
     if size is not None:
-        if against or model or images:
+        if against or model or images or reports:
             raise UsageError("--size only looks at the header; it excludes the other checks.")
         ctx.exit(_say_fit(checkpoint, size, as_json, given(**options)))
     if against is None and model is None:
@@ -82,8 +90,10 @@ def command(
             hint="pass --against SOURCE, --model timm:NAME, or --size SIZE.",
         )
     from resize_pos.api import verify_checkpoint
+    from resize_pos.report.files import require_report_targets
     from resize_pos.report.verified import verified_document
 
+    require_report_targets(reports)
     verified = verify_checkpoint(
         checkpoint,
         against,
@@ -92,6 +102,10 @@ def command(
         images=images,
         **given(**options),
     )
+    if reports:
+        from resize_pos.report.verified_page import write_verified
+
+        write_verified(verified, reports, command_line(ctx))
     if as_json:
         document = verified_document(verified)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

@@ -11,9 +11,10 @@ from collections.abc import Set as AbstractSet
 
 from resize_pos.report.page import Page, Section
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~])")
 _MARKS = {"ok": "✅", "warn": "⚠️", "fail": "❌", "planned": "📝", "unchanged": "✅"}
 _MOST_NAMED = 12
+BAR = "\\|"  # a bar that does not end a cell
 
 
 def page_markdown(page: Page) -> str:
@@ -22,13 +23,13 @@ def page_markdown(page: Page) -> str:
     lines += [f"- {_MARKS[check.level.value]} {text(check.detail)}" for check in page.reasons]
     lines += ["", f"*{page.label}*", ""]
     if page.plan:
-        lines += ["### " + ("The plan" if page.verdict == "planned" else "What was done"), ""]
+        lines += [f"### {page.heading}", ""]
         rows = [(_names(row.name, row.more), row.extent, text(row.words)) for row in page.plan]
         lines += [*table(("table", "grid", "how"), rows), ""]
     for note in page.notes:
         lines += [text(note), ""]
     for section in page.sections:
-        lines += _section(section)
+        lines += _section(section, page)
     if page.settings:
         settings = [
             (
@@ -50,14 +51,15 @@ def page_markdown(page: Page) -> str:
     return "\n".join(lines)
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: Section, page: Page) -> Iterator[str]:
     yield f"### {_names(section.name, section.more)}, {section.extent}"
     yield ""
     yield text(section.words)
     yield ""
-    for check in section.checks:
-        yield f"- {_MARKS[check.level.value]} {text(check.detail)}"
-    yield ""
+    if section.checks != page.reasons:
+        for check in section.checks:
+            yield f"- {_MARKS[check.level.value]} {text(check.detail)}"
+        yield ""
     if section.likenesses:
         rows = [
             (
@@ -121,7 +123,7 @@ def table(
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
 
 
 def text(words: str) -> str:
@@ -130,12 +132,12 @@ def text(words: str) -> str:
 
 
 def code(words: str) -> str:
-    """Set a name as code; it may hold backticks, and bars that would end a cell."""
+    """Set a name as code; it may hold backticks."""
     line = " ".join(words.split()) or " "
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if longest else ""
-    return f"{fence}{pad}{line.replace('|', chr(92) + '|')}{pad}{fence}"
+    return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def _names(first: str, more: Sequence[str]) -> str:

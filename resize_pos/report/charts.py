@@ -106,7 +106,7 @@ def line_chart(
     parts.append(f'<path class="axis" d="M{_LEFT} {base}H{right}"/>')
     for mark in marks:
         at = across(mark.at)
-        side, shift = ("end", -4) if x.part(mark.at) > 0.6 else ("start", 4)
+        side, shift = ("end", -4) if x.part(mark.at) > 0.5 else ("start", 4)
         parts.append(f'<path class="mark" d="M{at:.1f} {top}V{base}"/>')
         parts.append(
             f'<text x="{at + shift:.1f}" y="{top + 9}" class="{side}">{escape(mark.word)}</text>'

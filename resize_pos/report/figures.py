@@ -72,7 +72,8 @@ def draw(pictures: StepPictures, role: Role) -> tuple[Figure, ...]:
     flat = 1 in (pictures.before.grid.height, pictures.before.grid.width)
     unit = _UNITS[role]
     spatial = _along(pictures, unit, role) if flat else _over(pictures, unit)
-    return (*spatial, _by_distance(pictures, unit, flat), _spectra(pictures))
+    whole = "window" if role is Role.RELATIVE else "table" if flat else "image"
+    return (*spatial, _by_distance(pictures, unit, whole), _spectra(pictures, whole))
 
 
 def _over(pictures: StepPictures, unit: str) -> Iterator[Figure]:
@@ -134,9 +135,8 @@ def _along(pictures: StepPictures, unit: str, role: Role) -> Iterator[Figure]:
     )
 
 
-def _by_distance(pictures: StepPictures, unit: str, flat: bool) -> Figure:
+def _by_distance(pictures: StepPictures, unit: str, whole: str) -> Figure:
     curves = pictures.before.distance, pictures.after.distance
-    whole = "table" if flat else "image"
     low = min((value for curve in curves for value in curve.y), default=0.0)
     far = max((value for curve in curves for value in curve.x), default=1.0)
     chart = line_chart(
@@ -152,20 +152,20 @@ def _by_distance(pictures: StepPictures, unit: str, flat: bool) -> Figure:
     return Figure("Similarity against distance", words, charts=(chart,))
 
 
-def _spectra(pictures: StepPictures) -> Figure:
+def _spectra(pictures: StepPictures, whole: str) -> Figure:
     before, after = pictures.before, pictures.after
     limit = min(max(side.grid.height, side.grid.width) for side in (before, after))
     last = max((x for side in (before, after) for x in side.spectrum.x), default=1.0)
     marks = [Mark(float(limit), f"a grid of {limit} ends here")] if limit < last else []
     chart = line_chart(
-        "share of variance against spatial frequency, before and after",
-        counted("spatial frequency, half-periods per image", last),
+        "share of variance against frequency, before and after",
+        counted(f"frequency, half-periods per {whole}", last),
         powers("share of variance", _FAINTEST),
         _both(before.spectrum, after.spectrum),
         marks,
     )
     words = (
-        "How much of the table's variance lies at which spatial frequency. Beyond the mark the "
+        "How much of the table's variance lies at which frequency. Beyond the mark the "
         "coarser grid can hold nothing: what a finer new table has there was made up by the "
         "interpolation, what a finer source had there is lost or folded back."
     )

@@ -102,6 +102,7 @@ class Page:
     verdict: str  # ok, warn, fail, planned, unchanged
     headline: str
     reasons: tuple[Check, ...]
+    heading: str  # of the tables' list
     plan: tuple[Planned, ...]
     notes: tuple[str, ...]
     sections: tuple[Section, ...]
@@ -132,6 +133,7 @@ def resize_page(report: Report, command: str | None = None) -> Page:
         verdict=verdict,
         headline=_HEADLINES[verdict],
         reasons=reasons_in_words(groups),
+        heading="The plan" if report.status is Status.PLANNED else "What was done",
         plan=plan_rows(groups),
         notes=tuple(_notes(report, groups)),
         sections=tuple(section(group) for group in groups if group.shown.measures),
@@ -166,7 +168,11 @@ def plan_rows(groups: Iterable[Group[Table]]) -> tuple[Planned, ...]:
     return tuple(sorted(rows, key=lambda row: not row.changed))
 
 
-def section(group: Group[Table], likenesses: tuple[Likeness, ...] | None = None) -> Section:
+def section(
+    group: Group[Table],
+    words: str | None = None,
+    likenesses: tuple[Likeness, ...] | None = None,
+) -> Section:
     """Lay out one table, or several alike by the one that stands for them."""
     table = group.shown
     step = table.step
@@ -175,7 +181,7 @@ def section(group: Group[Table], likenesses: tuple[Likeness, ...] | None = None)
         group.names[1:],
         step.table.name,
         change_words(step),
-        treatment_words(step),
+        treatment_words(step) if words is None else words,
         tuple(_facts(step)),
         _checks(group, table),
         _numbers(group, table),
