@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 from resize_pos.families import Role
 from resize_pos.pictures import Curve, Map, SimilarityMap, StepPictures, TablePictures
-from resize_pos.report.charts import Line, Mark, counted, line_chart, linear, powers
+from resize_pos.report.charts import Axis, Line, Mark, counted, line_chart, linear, powers
 from resize_pos.report.colours import CIVIDIS, COSINES, VIRIDIS, Colour, Scale, gradient
 from resize_pos.report.png import data_uri, encode_map
 
-_UNITS = {Role.ABSOLUTE: "cell", Role.RELATIVE: "offset", Role.SEQUENCE: "position"}
+_UNITS = {
+    Role.ABSOLUTE: "cell",
+    Role.RELATIVE: "offset",
+    Role.DISTANCE: "distance",
+    Role.SEQUENCE: "position",
+}
+_WINDOWED = (Role.RELATIVE, Role.DISTANCE)
 _THIRDS = (1 / 3, 2 / 3)
 _FAINTEST = -5  # power of ten at the foot of a spectrum
 
@@ -70,9 +76,9 @@ class Figure:
 def draw(pictures: StepPictures, role: Role) -> tuple[Figure, ...]:
     """Draw everything there is to see of a table that was resized."""
     flat = 1 in (pictures.before.grid.height, pictures.before.grid.width)
-    unit = _UNITS[role]
+    unit = _UNITS.get(role, "position")
     spatial = _along(pictures, unit, role) if flat else _over(pictures, unit)
-    whole = "window" if role is Role.RELATIVE else "table" if flat else "image"
+    whole = "window" if role in _WINDOWED else "table" if flat else "image"
     return (*spatial, _by_distance(pictures, unit, whole), _spectra(pictures, whole))
 
 
@@ -107,8 +113,7 @@ def _over(pictures: StepPictures, unit: str) -> Iterator[Figure]:
 def _along(pictures: StepPictures, unit: str, role: Role) -> Iterator[Figure]:
     """Draw a sequence as curves."""
     before, after = pictures.before, pictures.after
-    label = "offset, as a part of the window" if role is Role.RELATIVE else f"{unit}, 0 to 1"
-    x = linear(label, -1.0 if role is Role.RELATIVE else 0.0, 1.0)
+    x = _extent(pictures, unit, role)
     charts = []
     seen = set()
     for old, new in zip(before.similarity, after.similarity, strict=True):
@@ -176,9 +181,22 @@ def _both(before: Curve, after: Curve) -> tuple[Line, Line]:
     return Line("before", before), Line("after", after)
 
 
+def _extent(pictures: StepPictures, unit: str, role: Role) -> Axis:
+    """Lay windows over each other; count the positions of a text, which may only grow longer."""
+    if role is Role.SEQUENCE:
+        longest = max(pictures.before.grid.cells, pictures.after.grid.cells)
+        return linear(unit, 0.0, float(longest))
+    low = -1.0 if role is Role.RELATIVE else 0.0
+    return linear(
+        f"{unit}, as a part of the {'window' if role in _WINDOWED else 'table'}", low, 1.0
+    )
+
+
 def _strip(values: Map, role: Role) -> Curve:
     """Read a map of one row or one column as a curve over its extent."""
     row = tuple(value for line in values for value in line)
+    if role is Role.SEQUENCE:
+        return Curve(tuple(map(float, range(len(row)))), row)
     places = [(index + 0.5) / len(row) for index in range(len(row))]
     if role is Role.RELATIVE:
         places = [2 * place - 1 for place in places]

@@ -244,6 +244,11 @@ def _notes(report: Report, groups: Sequence[Group[Table]]) -> Iterable[str]:
         verb = "are" if report.status is Status.PLANNED else "were"
         size = f" ({copied.bytes:,} bytes)" if copied.bytes else ""
         yield f"{copied.tensors} other tensors{size} {verb} copied byte for byte."
+    if report.conversion is not None:
+        yield f"The output is a {report.conversion.format} file."
+        left = [*report.conversion.dropped, *report.conversion.aliases]
+        if left:
+            yield f"Left out, for that format cannot hold it: {', '.join(left)}."
     for entry in report.left_out:
         yield f"{entry.name} is left out: {entry.reason}"
     if copied.linked:

@@ -45,7 +45,7 @@ def verified_page(verified: Verified, command: str | None = None) -> Page:
     """Lay out what a verification found."""
     held = verified.against
     groups = () if held is None else grouped(held.tables)
-    checks = () if held is None else held.untouched.checks
+    checks = () if held is None else (*held.untouched.checks, *held.configs)
     title = verified.output.name
     return Page(
         title=title if held is None else f"{title}, held against {held.source.name}",
