@@ -15,10 +15,12 @@ from resize_pos.families import Family
 from resize_pos.measures.catalogue import MEASURES
 from resize_pos.report.groups import (
     Group,
+    and_alike,
     change_words,
     extent_words,
     grouped,
     kept_rows,
+    likeness,
     reasons_in_words,
     treatment_words,
 )
@@ -151,13 +153,8 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
     count = len(inspection.tensors)
     say(f"{inspection.path.name}: {inspection.format}, {count} tensors, {size}")
     located = inspection.located
-    for table in located.tables:
-        _show_table(table)
-        if table.name in inspection.health:
-            found = inspection.health[table.name]
-            tell(found.detail, indent=2, lead=["health: "])
-            for sign in found.signs:
-                tell(sign.detail, indent=2, lead=[("warning", "yellow"), ": "])
+    for alike in _alike(inspection):
+        _show_table(alike, inspection)
     for unsettled in located.unsettled:
         _show_tensor(unsettled.tensor)
         tell(f"{unsettled.family.name}: {unsettled.family.title}", indent=2, lead=["family "])
@@ -174,18 +171,39 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
             say(f"  {info}")
 
 
-def _show_tensor(info: TensorInfo) -> None:
-    say((info.name, "bold"), f"  {info.dtype} {list(info.shape)}")
+def _alike(inspection: Inspection) -> Iterable[Sequence[PositionTable]]:
+    """Put together the tables that have the same to say, such as one per block."""
+    groups: dict[tuple[object, ...], list[PositionTable]] = {}
+    for table in inspection.located.tables:
+        health = inspection.health.get(table.name)
+        found = None if health is None else (health.detail, health.signs)
+        groups.setdefault((*likeness(table), found), []).append(table)
+    return groups.values()
 
 
-def _show_table(table: PositionTable) -> None:
+def _show_tensor(info: TensorInfo, count: int = 1) -> None:
+    name = and_alike(info.name, count)
+    say((name, "bold"), f"  {info.dtype} {list(info.shape)}")
+
+
+def _show_table(alike: Sequence[PositionTable], inspection: Inspection) -> None:
+    table = alike[0]
     pixels = f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
     rows = "".join(f", {words.removesuffix(' kept')}" for words in kept_rows(table))
-    _show_tensor(table.tensor)
+    _show_tensor(table.tensor, len(alike))
     say(f"  {extent_words(table)}{rows}{pixels}")
     tell(f"{table.family.name}: {table.family.title}", indent=2, lead=["family "])
     for line in table.evidence:
         tell(line, indent=2, lead=["evidence: "])
+    if table.name in inspection.health:
+        found = inspection.health[table.name]
+        tell(found.detail, indent=2, lead=["health: "])
+        for sign in found.signs:
+            tell(sign.detail, indent=2, lead=[("warning", "yellow"), ": "])
+    if table.name in inspection.pictures:
+        from resize_pos.cli._show import show_pictures
+
+        show_pictures(inspection.pictures[table.name])
 
 
 def show_families(families: Iterable[Family]) -> None:

@@ -98,19 +98,26 @@ def grouped(tables: Iterable[Table]) -> tuple[Group[Table], ...]:
 
 
 def _key(step: Step) -> tuple[object, ...]:
-    table = step.table
     return (
-        table.kind,
-        table.family.source,  # a vertical and a horizontal table are two families of one source
-        table.prefix,
-        table.suffix,
-        table.tensor.dtype,
-        _turned(table.grid),
+        *likeness(step.table),
         _turned(step.target),
         step.action,
         str(step.operation),
         step.own_convention,
         step.reason if step.operation is None else "",
+    )
+
+
+def likeness(table: PositionTable) -> tuple[object, ...]:
+    """Give what tables have in common that are one kind and have one geometry."""
+    return (
+        table.kind,
+        table.family.source,  # a vertical and a horizontal table are two families of one source
+        table.prefix,
+        table.suffix,
+        table.patch,
+        table.tensor.dtype,
+        _turned(table.grid),
     )
 
 
