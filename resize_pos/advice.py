@@ -14,7 +14,12 @@ class Published:
 
     work: str
     settings: str
-    source: str
+    source: str  # begins with the repository, as OWNER/NAME
+
+    @property
+    def link(self) -> str:
+        """Where the repository is."""
+        return f"https://github.com/{self.source.split(',')[0]}"
 
     def __str__(self) -> str:
         return f"{self.work}: {self.settings} ({self.source})"

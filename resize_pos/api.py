@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from resize_pos.containers import open_container
+from resize_pos.containers.base import Container
 from resize_pos.convert import Job, locate, run
 from resize_pos.errors import TableError, UsageError
+from resize_pos.families import Role
 from resize_pos.geometry import Grid
 from resize_pos.health import Health
 from resize_pos.layout import Layout
 from resize_pos.locate import locate_tables
 from resize_pos.plan import make_plan
+from resize_pos.report.groups import likeness
 from resize_pos.report.value import Report
 from resize_pos.request import GridLike, Request, SizeLike, choose_resampling
 from resize_pos.rules.base import Surroundings
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from resize_pos.comparison import Comparison
+    from resize_pos.pictures import TablePictures
     from resize_pos.report.verified import Verified
 
 PathLike = str | os.PathLike[str]
@@ -68,14 +72,15 @@ class Inspection:
     tensors: Mapping[str, TensorInfo]
     located: Located
     health: Mapping[str, Health] = field(default_factory=dict)  # by table; only when asked for
+    pictures: Mapping[str, TablePictures] = field(default_factory=dict)  # likewise; one of alike
 
 
 def inspect_checkpoint(
-    path: PathLike, *, health: bool = False, **options: Unpack[Options]
+    path: PathLike, *, health: bool = False, pictures: bool = False, **options: Unpack[Options]
 ) -> Inspection:
     """Find the position tables of a checkpoint without reading a single weight.
 
-    With `health` the tables' values are read, and nothing else.
+    With `health` or `pictures` the tables' values are read, and nothing else.
     """
     source = resolve_source(Path(path))
     container = open_container(source.path)
@@ -87,8 +92,21 @@ def inspect_checkpoint(
         for table in located.tables:
             if DTYPES[table.tensor.dtype].floating:
                 found[table.name] = examine(table, container.read(table.name))
+    drawn = _draw(container, located) if pictures else {}
     shown = container.path if source.path == Path(path) else Path(path)
-    return Inspection(shown, container.format, container.tensors, located, found)
+    return Inspection(shown, container.format, container.tensors, located, found, drawn)
+
+
+def _draw(container: Container, located: Located) -> dict[str, TablePictures]:
+    """Compute what there is to see of each kind of table; of several alike, of the first."""
+    from resize_pos.pictures import picture_table
+
+    first = {likeness(table): table for table in reversed(located.tables)}
+    return {
+        table.name: picture_table(table, container.read(table.name))
+        for table in first.values()
+        if DTYPES[table.tensor.dtype].floating and table.role is not Role.DERIVED
+    }
 
 
 def resize_checkpoint(

@@ -23,6 +23,7 @@ from resize_pos.measures.catalogue import Limit
 from resize_pos.operations import Lengthen, Rebuild, SinCos
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
+from resize_pos.report.groups import grouped
 from resize_pos.report.value import Report, Status, TableReport
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
@@ -63,6 +64,7 @@ class Job:
     edit_configs: bool = True  # of a folder; else they are carried over as they are
     copy: bool = False  # files that do not change are copied, not hard-linked
     drop_extras: bool = False  # what the output's format cannot hold is left out
+    draw: bool = False  # what a page would show is computed, too
 
 
 def locate(container: Container, request: Request) -> Located:
@@ -193,12 +195,31 @@ def _convert(
         else TableReport(step)
         for step in plan.steps
     ]
+    if job.draw:
+        tables = _drawn(tables, before, after)
     return tuple(tables), copied
 
 
 def _is_measured(step: Step) -> bool:
     """Moments of an optimizer and computed buffers have no artifacts to look for."""
     return step.table.state is None and not isinstance(step.operation, Rebuild)
+
+
+def _drawn(
+    tables: list[TableReport],
+    before: Mapping[str, NDArray[Any]],
+    after: Mapping[str, NDArray[Any]],
+) -> list[TableReport]:
+    """Add the pictures of every table that was measured; of several alike, of one."""
+    from resize_pos.pictures import picture_step
+
+    shown = {group.shown.step.table.name for group in grouped(tables) if group.shown.measures}
+    return [
+        replace(table, pictures=picture_step(table.step, before[name], after[name]))
+        if (name := table.step.table.name) in shown
+        else table
+        for table in tables
+    ]
 
 
 def _judged(

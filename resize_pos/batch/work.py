@@ -19,13 +19,23 @@ from resize_pos.convert import Job, run
 from resize_pos.errors import OutputError, ResizePosError
 from resize_pos.provenance import as_plain, recorded_request, request_record
 from resize_pos.report.as_json import SCHEMA, report_document, request_document
-from resize_pos.report.files import write_reports
+from resize_pos.report.files import wants_pictures, write_reports
 from resize_pos.report.value import Report
 
 CURRENT, FAILED = "current", "failed"
 
 # What a job is told about itself, not about the result.
-_NO_ORDER = {"source", "request", "output", "force", "dry_run", "hash_output", "device", "limits"}
+_NO_ORDER = {
+    "source",
+    "request",
+    "output",
+    "force",
+    "dry_run",
+    "hash_output",
+    "device",
+    "limits",
+    "draw",
+}
 
 
 class Rights(StrEnum):
@@ -155,17 +165,17 @@ def failed(task: Task, error: str, hint: str | None) -> Outcome:
 
 
 def _convert(task: Task) -> tuple[Report, str]:
-    target = task.target
+    target, job = task.target, replace(task.job, draw=wants_pictures(task.reports))
     target.parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(target):
-        report = run(task.job)
+        report = run(job)
         return report, report.status.value
     # Something is there: an earlier run's output, or that of a worker that died after its last
     # step. The job is done aside; equal bytes need no replacing, and foreign ones stay.
     aside = stage_path(target)
     try:
         aside.mkdir()
-        report = run(replace(task.job, output=aside / target.name))
+        report = run(replace(job, output=aside / target.name))
         report = replace(report, output=target)
         if _same(aside / target.name, target):
             return report, CURRENT if task.exists else report.status.value
@@ -176,7 +186,7 @@ def _convert(task: Task) -> tuple[Report, str]:
         remove_stage(aside)
     if not _may_replace(task):
         _refuse(target)
-    report = run(replace(task.job, force=True))
+    report = run(replace(job, force=True))
     return report, report.status.value
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from resize_pos.cli._group import group
+from resize_pos.cli._terminal import say
 from resize_pos.errors import ResizePosError
 
 __all__ = ["main"]
@@ -24,7 +25,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _run(words: list[str], debug: bool) -> int:
     try:
-        code = group.main(words, prog_name="resize-pos", standalone_mode=False)
+        code = group.main(words, prog_name="resize-pos", standalone_mode=False, obj=words)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ResizePosError as error:
@@ -53,6 +54,6 @@ def _run(words: list[str], debug: bool) -> int:
 
 
 def _complain(message: str, hint: str | None) -> None:
-    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    say(("error: ", "red"), message, err=True)
     if hint:
-        click.echo(click.style("hint: ", fg="yellow") + hint, err=True)
+        say(("hint: ", "yellow"), hint, err=True)

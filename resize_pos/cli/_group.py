@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -30,6 +31,14 @@ class DefaultCommandGroup(click.Group):
         if args and self._belongs_to_resize(ctx, args[0]):
             args = ["resize", *args]
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; leave a reader that went away to the one place that ends the program."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Without an errno click does not take it for its own business, which is to exit with 1.
+            raise BrokenPipeError from None
 
     def _belongs_to_resize(self, ctx: click.Context, word: str) -> bool:
         if word.startswith("-"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -178,7 +179,7 @@ RUN_OPTIONS = _stack(
         "reports",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="Also write a report, in the format of its suffix; repeatable.",
+        help="Also write a report (.html, .md, .json); repeatable.",
     ),
     click.option(
         "--max",
@@ -211,3 +212,9 @@ def request_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def given(**options: Any) -> dict[str, Any]:
     """Leave out the options that were not given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def command_line(ctx: click.Context) -> str | None:
+    """Give the words that were typed, for a report; None where nobody typed any."""
+    words = ctx.find_object(list)
+    return None if words is None else shlex.join(["resize-pos", *words])

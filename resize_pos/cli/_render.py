@@ -1,225 +1,218 @@
-"""Plain words and tables for a terminal; readable without colour and at 80 columns."""
+"""Words for a terminal: what was done, what a checkpoint holds, what is known.
+
+Readable without colour and at 80 columns; rich is not imported for any of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable, Mapping, Sequence
 
 from resize_pos.api import Inspection
 from resize_pos.cli._render_folder import show_configs
+from resize_pos.cli._terminal import Part, aligned, human_bytes, say, tell, width
 from resize_pos.containers.converted import Conversion
-from resize_pos.families import Family, Role
-from resize_pos.report.value import Report, Status
-from resize_pos.tables import Action, PositionTable, Step
+from resize_pos.families import Family
+from resize_pos.measures.catalogue import MEASURES
+from resize_pos.report.groups import (
+    Group,
+    and_alike,
+    change_words,
+    extent_words,
+    grouped,
+    kept_rows,
+    likeness,
+    reasons_in_words,
+    treatment_words,
+)
+from resize_pos.report.value import Report, Status, TableReport
+from resize_pos.tables import PositionTable
+from resize_pos.tensors import TensorInfo
 from resize_pos.verdict import Check, Level
 
-_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 _STATUS_WORDS = {
     Status.PLANNED: "would write",
     Status.RESIZED: "wrote",
     Status.UNCHANGED: "copied to",
 }
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the one place that ends the program; rich would exit with 1 from here."""
-        raise BrokenPipeError
-
-
-def console_for_results() -> Console:
-    """Give the console that writes results to standard output."""
-    return _Console(highlight=False, soft_wrap=False)
+LEVEL_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_MEANING_WIDTH = 24  # columns below which a measure's meaning goes to a line of its own
 
 
 def show_report(report: Report, *, verbose: bool) -> None:
     """Print what was done, or would be: verdict first."""
-    console = console_for_results()
-    changes = [t for t in report.tables if t.step.action is not Action.KEEP]
+    groups = grouped(report.tables)
+    changes = [group for group in groups if group.changes]
     if report.status is Status.RESIZED:
-        print_line(
-            console, Text.assemble("verdict: ", level_word(report.verdict), _reasons(report.checks))
-        )
+        show_verdict(report.verdict, reasons_in_words(groups))
     elif report.status is Status.UNCHANGED:
         fixed = all(table.step.table.family.kept for table in report.tables)
         why = "no table of it holds a length" if fixed else "it is already at the target"
-        print_line(console, f"nothing to do for {report.source.name}: {why}.")
+        say(f"nothing to do for {report.source.name}: {why}.")
     else:
-        print_line(console, f"plan for {report.source.name}; nothing is written.")
-    _show_steps(console, [t.step for t in report.tables])
-    for table in changes:
-        step = table.step
-        if step.own_convention is not None:
-            print_line(
-                console,
-                f"  note: {step.table.family.name} models resize with the {step.own_convention} "
-                f"convention; --like {step.own_convention} does the same here.",
-            )
+        say(f"plan for {report.source.name}; nothing is written.")
+    _show_steps(groups)
+    for group in changes:
+        _show_note(group)
         if verbose:
-            _show_detail(console, step.table, table.measures)
+            _show_detail(group)
     if changes:
         count = report.copied.tensors
         size = f" ({human_bytes(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
-        print_line(console, f"{count} other tensors{size} {verb} copied byte for byte.")
+        say(f"{count} other tensors{size} {verb} copied byte for byte.")
     if report.conversion is not None:
-        _show_conversion(console, report.conversion)
-    show_configs(console, report)
+        _show_conversion(report.conversion)
+    show_configs(report)
     if report.output is not None:
-        print_line(
-            console, Text.assemble(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
-        )
+        say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
 
 
-def _show_conversion(console: Console, conversion: Conversion) -> None:
+def _show_conversion(conversion: Conversion) -> None:
     if conversion.wrapper is not None:
-        print_line(
-            console, f"the tensors of {conversion.wrapper} make up the {conversion.format} file."
-        )
+        tell(f"the tensors of {conversion.wrapper} make up the {conversion.format} file.")
     if conversion.dropped:
-        print_line(console, f"left out: {', '.join(conversion.dropped)}")
+        tell(", ".join(conversion.dropped), lead=["left out: "])
     for name, kept in conversion.aliases.items():
-        print_line(console, f"left out: {name}, the same tensor as {kept}")
+        tell(f"{name}, the same tensor as {kept}", lead=["left out: "])
 
 
-def _show_steps(console: Console, steps: Sequence[Step]) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False, pad_edge=True)
-    table.add_column(overflow="fold")
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for step, count in _grouped(steps):
-        name = step.table.name if count == 1 else f"{step.table.name} and {count - 1} alike"
-        if step.action is Action.KEEP:
-            table.add_row(name, _extent(step.table), Text(f"kept: {step.reason}", style="dim"))
-        elif step.action is Action.DROP:
-            table.add_row(name, _extent(step.table), f"dropped: {step.reason}")
+def show_verdict(verdict: Level, reasons: Sequence[Check]) -> None:
+    """Print the verdict with its reasons: in one breath if all is well, else line by line."""
+    if verdict is Level.OK and reasons:
+        details = "; ".join(dict.fromkeys(check.detail for check in reasons))
+        tell(f"({details})", lead=["verdict: ", level_word(verdict), " "])
+        return
+    say("verdict: ", level_word(verdict))
+    for check in reasons:
+        show_check(check, indent=2)
+
+
+def level_word(level: Level) -> Part:
+    """Give a level with its colour."""
+    return level.value, LEVEL_STYLES[level]
+
+
+def show_check(check: Check, *, indent: int) -> None:
+    """Print one judged measure, its level first."""
+    tell(check.detail, indent=indent, hang=6, lead=[level_word(check.level), ": "])
+
+
+def _show_steps(groups: Sequence[Group[TableReport]]) -> None:
+    """Print what becomes of each table: in columns where that fits, else on two lines each."""
+    changes = [group for group in groups if group.changes]
+    rows = [(g.name, change_words(g.step), treatment_words(g.step)) for g in changes]
+    lines = aligned(rows)
+    for (name, extent, words), line in zip(rows, lines, strict=True):
+        if all(len(line) + 2 <= width() for line in lines):
+            say("  ", line)
         else:
-            words = ", ".join([*_kept_rows(step.table), str(step.operation)])
-            table.add_row(name, _change(step), words)
-    console.print(table)
+            say("  ", name)
+            tell(f"{extent}, {words}", indent=4)
+    for group in groups:
+        if not group.changes:
+            where = extent_words(group.step.table)
+            words = f"{group.name}, {where}: {group.step.reason}"
+            tell(words, indent=2, lead=[("kept: ", "dim")], style="dim")
 
 
-def _grouped(steps: Iterable[Step]) -> list[tuple[Step, int]]:
-    """Put together the tables that go through the same, such as one per block."""
-    groups: dict[tuple[object, ...], tuple[Step, int]] = {}
-    for step in steps:
-        table = step.table
-        key = (table.family.name, table.grid, step.action, step.target, table.prefix, step.reason)
-        first, count = groups.get(key, (step, 0))
-        groups[key] = (first, count + 1)
-    return list(groups.values())
+def _show_note(group: Group[TableReport]) -> None:
+    own = group.step.own_convention
+    if own is not None:
+        family = group.step.table.family.name
+        tell(
+            f"{family} models resize with the {own} convention; --like {own} does the same here.",
+            indent=2,
+            lead=["note: "],
+        )
 
 
-def _kept_rows(table: PositionTable) -> list[str]:
-    kinds = ((table.prefix, "prefix"), (table.suffix, "suffix"))
-    return [f"{n} {kind} row{'s' if n > 1 else ''} kept" for n, kind in kinds if n]
+def _show_detail(group: Group[TableReport]) -> None:
+    """Print the evidence, every check and every measure of the table that stands for its group."""
+    table = group.shown
+    say("  ", (table.step.table.name, "bold"))
+    for line in table.step.table.evidence:
+        tell(line, indent=4, lead=["evidence: "])
+    for check in table.checks:
+        show_check(check, indent=4)
+    show_measures(table.measures)
 
 
-def _show_detail(console: Console, table: PositionTable, measures: object) -> None:
-    for line in table.evidence:
-        print_line(console, f"  evidence: {line}")
-    assert isinstance(measures, dict)
-    for name, value in measures.items():
-        print_line(console, f"  {name}: {value:.4g}")
-
-
-def _reasons(checks: Sequence[Check]) -> str:
-    worst = [check for check in checks if check.level is not Level.OK] or checks
-    details = list(dict.fromkeys(check.detail for check in worst))
-    return f" ({'; '.join(details)})" if details else ""
+def show_measures(measures: Mapping[str, float], *, indent: int = 4) -> None:
+    """Print numbers with their names and meanings, aligned."""
+    rows = [(name, f"{value:.4g}") for name, value in measures.items()]
+    for (name, _), line in zip(rows, aligned(rows, right=frozenset({1})), strict=True):
+        begin = f"{line}  "
+        hang = len(begin) if width() - indent - len(begin) >= _MEANING_WIDTH else 4
+        tell(MEASURES.get(name, ""), indent=indent, hang=hang, lead=[begin], style="dim")
 
 
 def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
     """Print the tables of a checkpoint, the evidence, and what came near."""
-    console = console_for_results()
     tensors = inspection.tensors.values()
     size = human_bytes(sum(info.nbytes for info in tensors))
-    print_line(
-        console,
-        f"{inspection.path.name}: {inspection.format}, {len(inspection.tensors)} tensors, {size}",
-    )
+    count = len(inspection.tensors)
+    say(f"{inspection.path.name}: {inspection.format}, {count} tensors, {size}")
     located = inspection.located
-    for table in located.tables:
-        info = table.tensor
-        pixels = (
-            f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
-        )
-        rows = "".join(f", {words.removesuffix(' kept')}" for words in _kept_rows(table))
-        print_line(
-            console, Text.assemble((table.name, "bold"), f"  {info.dtype} {list(info.shape)}")
-        )
-        print_line(console, f"  {_extent(table)}{rows}{pixels}")
-        print_line(console, f"  family {table.family.name}: {table.family.title}")
-        for line in table.evidence:
-            print_line(console, f"  evidence: {line}")
-        if table.name in inspection.health:
-            found = inspection.health[table.name]
-            print_line(console, f"  health: {found.detail}")
-            for sign in found.signs:
-                print_line(console, Text(f"  warning: {sign.detail}", style="yellow"))
+    for alike in _alike(inspection):
+        _show_table(alike, inspection)
     for unsettled in located.unsettled:
-        info = unsettled.tensor
-        print_line(
-            console, Text.assemble((info.name, "bold"), f"  {info.dtype} {list(info.shape)}")
-        )
-        print_line(console, f"  family {unsettled.family.name}: {unsettled.family.title}")
-        print_line(console, Text(f"  not settled: {unsettled.error.message}", style="yellow"))
-        print_line(console, f"  hint: {unsettled.error.hint}")
+        _show_tensor(unsettled.tensor)
+        tell(f"{unsettled.family.name}: {unsettled.family.title}", indent=2, lead=["family "])
+        tell(unsettled.error.message, indent=2, lead=[("not settled", "yellow"), ": "])
+        if unsettled.error.hint:
+            tell(unsettled.error.hint, indent=2, lead=["hint: "])
     for miss in located.near_misses:
-        print_line(console, Text(f"not a table: {miss.tensor}", style="dim"))
-        print_line(console, Text(f"  {miss.reason}", style="dim"))
+        say((f"not a table: {miss.tensor}", "dim"))
+        tell(miss.reason, indent=2, style="dim")
     if not (located.tables or located.unsettled):
-        print_line(console, "no position table was found.")
+        say("no position table was found.")
     if verbose:
         for info in tensors:
-            print_line(console, f"  {info}")
+            say(f"  {info}")
+
+
+def _alike(inspection: Inspection) -> Iterable[Sequence[PositionTable]]:
+    """Put together the tables that have the same to say, such as one per block."""
+    groups: dict[tuple[object, ...], list[PositionTable]] = {}
+    for table in inspection.located.tables:
+        health = inspection.health.get(table.name)
+        found = None if health is None else (health.detail, health.signs)
+        groups.setdefault((*likeness(table), found), []).append(table)
+    return groups.values()
+
+
+def _show_tensor(info: TensorInfo, count: int = 1) -> None:
+    name = and_alike(info.name, count)
+    say((name, "bold"), f"  {info.dtype} {list(info.shape)}")
+
+
+def _show_table(alike: Sequence[PositionTable], inspection: Inspection) -> None:
+    table = alike[0]
+    pixels = f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
+    rows = "".join(f", {words.removesuffix(' kept')}" for words in kept_rows(table))
+    _show_tensor(table.tensor, len(alike))
+    say(f"  {extent_words(table)}{rows}{pixels}")
+    tell(f"{table.family.name}: {table.family.title}", indent=2, lead=["family "])
+    for line in table.evidence:
+        tell(line, indent=2, lead=["evidence: "])
+    if table.name in inspection.health:
+        found = inspection.health[table.name]
+        tell(found.detail, indent=2, lead=["health: "])
+        for sign in found.signs:
+            tell(sign.detail, indent=2, lead=[("warning", "yellow"), ": "])
+    if table.name in inspection.pictures:
+        from resize_pos.cli._show import show_pictures
+
+        show_pictures(inspection.pictures[table.name])
 
 
 def show_families(families: Iterable[Family]) -> None:
     """Print the registry."""
-    console = console_for_results()
     for family in families:
-        print_line(console, Text.assemble((family.name, "bold"), f"  {family.role.value}"))
-        print_line(console, f"  {family.title}")
-        print_line(console, f"  …{family.key}   {' | '.join(map(str, family.axes))}")
+        say((family.name, "bold"), f"  {family.role.value}")
+        tell(family.title, indent=2)
+        say(f"  …{family.key}   {' | '.join(map(str, family.axes))}")
         if family.convention is not None:
             own = family.convention
-            print_line(console, f"  its library resizes it {own.name}-like: {own.resampling}")
-        print_line(console, Text(f"  {family.source}", style="dim"))
-
-
-def _change(step: Step) -> str:
-    if step.table.role is Role.SEQUENCE:
-        return f"{step.table.length} → {step.target.cells}"
-    return f"{step.table.grid} → {step.target}"
-
-
-def _extent(table: PositionTable) -> str:
-    if table.role is Role.SEQUENCE:
-        return f"length {table.grid.width}"
-    if table.role is Role.RELATIVE:
-        return f"offsets of {table.grid}"
-    return str(table.grid)
-
-
-def level_word(level: Level) -> tuple[str, str]:
-    """Give a level with its colour."""
-    return level.value, _COLOURS[level]
-
-
-def print_line(console: Console, text: str | Text) -> None:
-    """Print a line that a narrow pipe must not break: paths and names stay copyable."""
-    console.print(text, soft_wrap=True, markup=False)
-
-
-def human_bytes(count: int) -> str:
-    """Write a number of bytes for a person."""
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.2f} GB"
+            tell(f"its library resizes it {own.name}-like: {own.resampling}", indent=2)
+        tell(family.source, indent=2, style="dim")

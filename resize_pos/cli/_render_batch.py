@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-from rich.text import Text
-
 from resize_pos.batch.summary import Summary
 from resize_pos.batch.work import FAILED, Outcome
-from resize_pos.cli._render import console_for_results, human_bytes, print_line
+from resize_pos.cli._render import LEVEL_STYLES
+from resize_pos.cli._terminal import human_bytes, say, tell
 from resize_pos.report.batch_files import count_words
-
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+from resize_pos.verdict import Level
 
 
 def outcome_line(outcome: Outcome) -> str:
@@ -26,22 +23,15 @@ def outcome_line(outcome: Outcome) -> str:
 
 def show_summary(summary: Summary) -> None:
     """Print how many jobs ended how, and every job that needs a look, with the reason."""
-    console = console_for_results()
     rows = [("failed", "fail", outcome) for outcome in summary.failed]
     rows += [("warned", outcome.verdict, outcome) for outcome in summary.warned]
-    if rows:
-        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-        for _ in range(3):
-            table.add_column(overflow="fold")
-        for word, level, outcome in rows:
-            reason = "; ".join(outcome.reasons)
-            hint = outcome.document.get("hint")
-            if hint:
-                reason += f"\n{hint}"
-            style = _COLOURS[level]
-            table.add_row(Text(word, style=style), Text(str(outcome.task.job.source)), Text(reason))
-        console.print(table)
+    for word, level, outcome in rows:
+        say((word, LEVEL_STYLES[Level(level)]), f"  {outcome.task.job.source}")
+        tell("; ".join(outcome.reasons), indent=4, hang=0)
+        hint = outcome.document.get("hint")
+        if hint:
+            tell(str(hint), indent=4, hang=2, lead=["hint: "])
     moved = sum(o.task.bytes for o in summary.outcomes if o.status in ("resized", "unchanged"))
     size = f" ({human_bytes(moved)})" if moved else ""
-    print_line(console, f"{count_words(summary.counts)}{size} in {summary.seconds:.1f} s")
-    print_line(console, f"output: {summary.output_dir}")
+    say(f"{count_words(summary.counts)}{size} in {summary.seconds:.1f} s")
+    say(f"output: {summary.output_dir}")

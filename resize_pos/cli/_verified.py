@@ -1,12 +1,12 @@
-"""Plain words for `verify` and `compare`; readable without colour and at 80 columns."""
+"""Words for `verify` and `compare`; readable without colour and at 80 columns."""
 
 from __future__ import annotations
 
-from rich.table import Table
-from rich.text import Text
-
-from resize_pos.cli._render import console_for_results, level_word, print_line
-from resize_pos.comparison import Comparison
+from resize_pos.cli._render import LEVEL_STYLES, level_word, show_check, show_measures
+from resize_pos.cli._terminal import aligned, say, tell, width
+from resize_pos.comparison import Comparison, Side, TableComparison
+from resize_pos.conventions import CONVENTIONS
+from resize_pos.report.groups import Group, change_words, grouped
 from resize_pos.report.verified import Verified
 from resize_pos.verdict import LABEL, Level
 from resize_pos.verification import TableVerification
@@ -14,102 +14,108 @@ from resize_pos.verification import TableVerification
 
 def show_verified(verified: Verified, *, verbose: bool) -> None:
     """Print what was found, verdict first."""
-    console = console_for_results()
     held = verified.against
     if held is not None:
-        print_line(console, Text.assemble("verdict: ", level_word(verified.verdict)))
+        say("verdict: ", level_word(verified.verdict))
         for check in (*held.untouched.checks, *held.configs):
-            print_line(console, Text.assemble("  ", level_word(check.level), f" {check.detail}"))
-        for table in held.tables:
-            _show_table(table, verbose=verbose)
+            show_check(check, indent=2)
+        for group in grouped(held.tables):
+            _show_group(group, verbose=verbose)
         if not held.tables:
-            print_line(console, "  no table should have changed: the grids are the same.")
-        print_line(console, Text(f"({LABEL})", style="dim"))
+            say("  no table should have changed: the grids are the same.")
+        tell(f"({LABEL})", style="dim")
     if verified.model is not None:
         ran = verified.model
-        print_line(
-            console,
-            f"{ran.model} loads it strictly at {ran.size} px and gives {list(ran.shape)}.",
-        )
+        tell(f"{ran.model} loads it strictly at {ran.size} px and gives {list(ran.shape)}.")
     if verified.probe is not None:
         from resize_pos.probe import describe
 
         for line in describe(verified.probe):
-            print_line(console, line)
+            tell(line)
 
 
-_COLUMNS = {  # of the comparison: measure and its short name
-    "norm_ratio": "norms",
-    "displacement": "place",
-    "neighbour_deficit": "rough",
-    "round_trip": "return",
-    "aliasing": "alias",
-    "attention_drift": "attn",
+def _show_group(group: Group[TableVerification], *, verbose: bool) -> None:
+    table = group.shown
+    say("  ", (group.name, "bold"), f"  {change_words(group.step)}")
+    if verbose and len(group.tables) > 1:
+        tell(f"the numbers below are of {table.step.table.name}", indent=4, style="dim")
+    shown = table.checks if verbose else [c for c in table.checks if c.name == "origin"]
+    rest = [check for check in group.reasons() if check.name not in {c.name for c in shown}]
+    for check in (*shown, *rest):
+        show_check(check, indent=4)
+    if not verbose:
+        return
+    if table.matches:
+        say("    distance to what each convention makes of the source:")
+    for match in table.matches:
+        say(f"    {match.error:9.2e}  {match}")
+    if table.health is not None:
+        tell(table.health.detail, indent=4, lead=["values: "])
+        for sign in table.health.signs:
+            tell(sign.detail, indent=4, lead=["sign: "])
+    show_measures(table.measures)
+
+
+_COLUMNS = {  # of the comparison: measure, its short name, and what that means
+    "norm_ratio": ("norms", "mean norm after ÷ before; 1 is right"),
+    "displacement": ("place", "how far cells are from where they belong; 0 is right"),
+    "neighbour_deficit": ("rough", "how much less alike neighbours are; below 0.15 is fine"),
+    "round_trip": ("return", "error after the way back"),
+    "aliasing": ("alias", "share of variance folded by shrinking"),
+    "attention_drift": ("attn", "change of block 0's attention by position"),
 }
 
 
 def show_comparison(comparison: Comparison) -> None:
     """Print one line per version, and how far the versions are from the first."""
-    console = console_for_results()
     if comparison.source is not None:
-        print_line(console, f"source: {comparison.source.name}")
+        say(f"source: {comparison.source.name}")
+    shown = set()
     for table in comparison.tables:
-        grids = f"{table.grid}"
-        if table.source_grid is not None:
-            grids = f"{table.source_grid} → {table.grid}"
-        print_line(console, Text.assemble((table.name, "bold"), f"  {grids}"))
-        shown = [name for name in _COLUMNS if any(name in side.measures for side in table.sides)]
-        listing = Table(box=None, padding=(0, 1, 0, 1), pad_edge=True)
-        listing.add_column("version", overflow="fold")
-        listing.add_column("verdict" if table.source_grid is not None else "values")
-        for name in shown:
-            listing.add_column(_COLUMNS[name], justify="right")
-        listing.add_column("from 1st", justify="right")
-        for side, row in zip(table.sides, table.distances[0], strict=True):
-            state = (
-                Text.assemble(level_word(side.verdict))
-                if table.source_grid is not None
-                else Text(side.health.kind.value)
-            )
-            numbers = [f"{side.measures[n]:.3f}" if n in side.measures else "–" for n in shown]
-            listing.add_row(side.label, state, *numbers, f"{row:.2%}")
-        console.print(listing)
+        shown |= _show_versions(table)
         for side in table.sides:
-            worst = [check.detail for check in side.checks if check.level is not Level.OK]
-            signs = [sign.detail for sign in side.health.signs]
-            for words in dict.fromkeys([*worst, *signs]):
-                print_line(console, f"  {side.label}: {words}")
+            for words in _remarks(side):
+                tell(words, indent=2, lead=[f"{_short(side.label)}: "])
+    same = [label for label in comparison.labels if label != _short(label)]
+    if same:
+        tell(f"the same convention: {'; '.join(same)}", style="dim")
+    for name, (short, meaning) in _COLUMNS.items():
+        if name in shown:
+            tell(meaning, hang=8, lead=[f"{short:<6}  "], style="dim")
     if comparison.source is not None:
-        print_line(console, Text(f"({LABEL})", style="dim"))
-        print_line(
-            console,
-            Text(
-                "norms: after ÷ before; place: displacement; rough: neighbour deficit; "
-                "return: round trip; alias: aliased share; attn: block-0 attention drift.",
-                style="dim",
-            ),
-        )
+        tell(f"({LABEL})", style="dim")
 
 
-def _show_table(table: TableVerification, *, verbose: bool) -> None:
-    console = console_for_results()
-    step = table.step
-    print_line(
-        console,
-        Text.assemble("  ", (step.table.name, "bold"), f"  {step.table.grid} → {step.target}"),
-    )
-    for check in table.checks:
-        if verbose or check.level is not Level.OK or check.name == "origin":
-            print_line(console, Text.assemble("    ", level_word(check.level), f" {check.detail}"))
-    if not verbose:
-        return
-    for match in table.matches:
-        print_line(console, f"    {match.error:9.2e}  from {match}")
-    if table.health is not None:
-        print_line(console, f"    values: {table.health.detail}")
-        for sign in table.health.signs:
-            print_line(console, f"    sign: {sign.detail}")
-    listing = Table(box=None, padding=(0, 1, 0, 4), show_header=False)
-    for name, value in table.measures.items():
-        listing.add_row(name, f"{value:.4g}")
-    console.print(listing)
+def _show_versions(table: TableComparison) -> set[str]:
+    judged = table.source_grid is not None
+    grids = f"{table.source_grid} → {table.grid}" if judged else str(table.grid)
+    say((table.name, "bold"), f"  {grids}")
+    measures = [name for name in _COLUMNS if any(name in side.measures for side in table.sides)]
+    head = ["verdict" if judged else "values", *(_COLUMNS[name][0] for name in measures)]
+    rows = [[*head, "from 1st"]]
+    for side, distance in zip(table.sides, table.distances[0], strict=True):
+        state = side.verdict.value if judged else side.health.kind.value
+        numbers = [f"{side.measures[n]:.3f}" if n in side.measures else "–" for n in measures]
+        rows.append([state, *numbers, f"{distance:.2%}"])
+    first, *lines = aligned(rows, right=frozenset(range(1, len(head) + 1)))
+    labels = ["version", *(_short(side.label) for side in table.sides)]
+    room = max(map(len, labels))
+    beside = room + 4 + len(first) <= width()  # else each name stands above its numbers
+    say("  ", (f"{labels[0]:<{room}}  {first}" if beside else first, "dim"))
+    for side, label, line in zip(table.sides, labels[1:], lines, strict=True):
+        style = LEVEL_STYLES[side.verdict] if judged and side.verdict is not Level.OK else ""
+        if not beside:
+            say(f"  {label}:")
+        say("  ", (f"{label:<{room}}  {line}" if beside else line, style))
+    return set(measures)
+
+
+def _short(label: str) -> str:
+    """Let one library stand for all that have its convention."""
+    names = label.split(" = ")
+    return names[0] if all(name in CONVENTIONS for name in names) else label
+
+
+def _remarks(side: Side) -> list[str]:
+    worst = [check.detail for check in side.checks if check.level is not Level.OK]
+    return list(dict.fromkeys([*worst, *(sign.detail for sign in side.health.signs)]))

@@ -29,10 +29,10 @@ from resize_pos.cli._options import (
     request_options,
 )
 from resize_pos.cli._progress import Progress, open_progress
+from resize_pos.cli._terminal import say
 from resize_pos.convert import Job
 from resize_pos.errors import UsageError
 from resize_pos.report.batch_files import require_batch_report_targets, write_batch_reports
-from resize_pos.report.files import is_written_as
 
 _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
 
@@ -143,13 +143,12 @@ def _collect(
     folder = Path() if manifest is None else manifest.parent
     found = collect(sources, entries, folder, request_options(options), template, output_dir)
     for note in found.notes:
-        click.echo(click.style("note: ", fg="yellow") + note, err=True)
+        say(("note: ", "yellow"), note, err=True)
     return found.jobs
 
 
 def _own_reports(path: Path) -> tuple[Path, str]:
-    suffix = ".html" if is_written_as(".html") else ".json"
-    return path.with_name(f"{path.stem}-jobs"), suffix
+    return path.with_name(f"{path.stem}-jobs"), ".html"
 
 
 def _follow(

@@ -10,6 +10,7 @@ import click
 
 from resize_pos.api import Inspection, inspect_checkpoint
 from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.errors import UsageError
 from resize_pos.report.as_json import health_document, table_document
 from resize_pos.tables import PositionTable
 
@@ -20,21 +21,29 @@ from resize_pos.tables import PositionTable
 @click.option(
     "--health", is_flag=True, help="Read the tables' values and judge them (needs numpy)."
 )
+@click.option(
+    "--show", is_flag=True, help="Draw how similar a cell is to every other (needs numpy)."
+)
 @JSON_OPTION
 @click.option("-v", "--verbose", is_flag=True, help="List every tensor, too.")
 @DEBUG_OPTION
-def command(checkpoint: Path, health: bool, as_json: bool, verbose: bool, **options: Any) -> None:
+def command(
+    checkpoint: Path, health: bool, show: bool, as_json: bool, verbose: bool, **options: Any
+) -> None:
     """Show the position tables of CHECKPOINT: grid, prefix, family, and the evidence for each.
 
     \b
       resize-pos inspect vit.safetensors
+      resize-pos inspect vit.safetensors --health --show
 
     Reads the header only; with --health also the tables, and says what they are (learned,
     untrained, sin-cos …) and whether somebody has botched a resize. Tensors that sound like
     position tables and are none are listed with the reason; a table that can be read in two ways
     is listed with the flag that settles it.
     """
-    inspection = inspect_checkpoint(checkpoint, health=health, **given(**options))
+    if show and as_json:
+        raise UsageError("--show draws for a terminal; it excludes --json.")
+    inspection = inspect_checkpoint(checkpoint, health=health, pictures=show, **given(**options))
     if as_json:
         click.echo(json.dumps(_document(inspection), indent=2, ensure_ascii=False))
         return

@@ -15,11 +15,12 @@ from resize_pos.cli._options import (
     RUN_OPTIONS,
     SOURCE_OPTIONS,
     TO_OPTIONS,
+    command_line,
     make_job,
 )
 from resize_pos.convert import run
 from resize_pos.errors import UsageError
-from resize_pos.report.files import require_report_targets, write_reports
+from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.value import Report
 
 
@@ -67,10 +68,11 @@ def command(
         raise UsageError("-q excludes -v, --json and --format.")
     wants_document = form != "text" or bool(reports)
     with annotated(checkpoint, wanted=form == "github"):
-        job = make_job(checkpoint, options, hash_output=wants_document)
+        draw = wants_pictures(reports)
+        job = make_job(checkpoint, options, hash_output=wants_document, draw=draw)
         require_report_targets(reports)
         report = run(job)
-        write_reports(report, reports)
+        write_reports(report, reports, command_line(ctx))
     if form == "json":
         from resize_pos.report.as_json import report_json
 

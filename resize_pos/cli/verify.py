@@ -14,6 +14,7 @@ from resize_pos.cli._options import (
     FORMAT_OPTION,
     JSON_OPTION,
     SOURCE_OPTIONS,
+    command_line,
     given,
 )
 from resize_pos.errors import UsageError
@@ -58,6 +59,13 @@ if TYPE_CHECKING:
     help="Run source and output on these images and compare (with --model and --against).",
 )
 @SOURCE_OPTIONS
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Also write a report (.html, .md, .json); repeatable.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too.")
 @JSON_OPTION
 @FORMAT_OPTION
@@ -74,6 +82,7 @@ def command(
     model: str | None,
     model_args: tuple[str, ...],
     images: Path | None,
+    reports: tuple[Path, ...],
     strict: bool,
     as_json: bool,
     form: str,
@@ -97,7 +106,7 @@ def command(
     form = "json" if as_json else form
     with annotated(checkpoints[0], wanted=form == "github"):
         if size is not None or config is not None:
-            if against or model or images or (size and config):
+            if against or model or images or reports or (size and config):
                 raise UsageError(
                     "--size and --config only look at the header; each excludes the other checks."
                 )
@@ -111,7 +120,9 @@ def command(
                 hint="pass --against SOURCE, --model timm:NAME, --size SIZE or --config DIR.",
             )
         from resize_pos.api import verify_checkpoint
+        from resize_pos.report.files import require_report_targets
 
+        require_report_targets(reports)
         verified = verify_checkpoint(
             checkpoints[0],
             against,
@@ -120,6 +131,10 @@ def command(
             images=images,
             **given(**options),
         )
+        if reports:
+            from resize_pos.report.verified_page import write_verified
+
+            write_verified(verified, reports, command_line(ctx))
     _show(verified, form, verbose=verbose)
     ctx.exit(verified.exit_code(strict=strict))
 

@@ -42,13 +42,6 @@ def batch_markdown(document: _Document) -> str:
     return "\n".join([*lines, *_markdown_rows(document["jobs"])]) + "\n"
 
 
-def job_markdown(document: _Document) -> str:
-    """Write one job's document as a table of one row."""
-    return (
-        "\n".join([f"## resize-pos: {document['status']}", "", *_markdown_rows([document])]) + "\n"
-    )
-
-
 def _markdown_rows(jobs: Iterable[_Document]) -> list[str]:
     lines = ["| checkpoint | status | tables | verdict | |", "|---|---|---|---|---|"]
     for row in map(_row, jobs):

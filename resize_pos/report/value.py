@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION
 from resize_pos.config_advice import ConfigAdvice
@@ -16,6 +17,9 @@ from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
 from resize_pos.tables import Action, Step
 from resize_pos.verdict import Check, Level, worst
+
+if TYPE_CHECKING:
+    from resize_pos.pictures import StepPictures
 
 
 class Status(StrEnum):
@@ -34,6 +38,7 @@ class TableReport:
     measures: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     peers: tuple[Peer, ...] = ()  # what other libraries would have made of it
+    pictures: StepPictures | None = None  # only when asked for, one table of those alike
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,195 @@
+"""Tables that go through the same, such as one per block, put together: shown once, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from resize_pos.families import Role
+from resize_pos.geometry import Grid
+from resize_pos.measures.catalogue import Peer
+from resize_pos.tables import Action, PositionTable, Step
+from resize_pos.verdict import Check, Level, worst
+
+_ORDER = (Level.OK, Level.WARN, Level.FAIL)
+
+
+class Judged(Protocol):
+    """One table with what was measured and judged: of a run, or of a verification."""
+
+    @property
+    def step(self) -> Step:
+        """What was done to it, or should have been."""
+
+    @property
+    def measures(self) -> Mapping[str, float]:
+        """Numbers by name."""
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Judged numbers."""
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """What other libraries would have made of it."""
+
+
+Table = TypeVar("Table", bound=Judged)
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Generic[Table]):
+    """Tables of one kind, one geometry and one treatment."""
+
+    tables: tuple[Table, ...]
+
+    @property
+    def shown(self) -> Table:
+        """The one that stands for all: the first of those judged worst."""
+        return max(self.tables, key=lambda table: _ORDER.index(worst(table.checks)))
+
+    @property
+    def step(self) -> Step:
+        """What happens to each of them."""
+        return self.tables[0].step
+
+    @property
+    def name(self) -> str:
+        """Name the first one, and how many go with it."""
+        return and_alike(self.step.table.name, len(self.tables))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name."""
+        return tuple(table.step.table.name for table in self.tables)
+
+    @property
+    def changes(self) -> bool:
+        """Whether they become something else."""
+        return self.step.action is not Action.KEEP
+
+    def reasons(self) -> tuple[Check, ...]:
+        """Give each check that is not ok once, by its worst table, with how many others have it."""
+        found: dict[str, list[Check]] = {}
+        for table in self.tables:
+            for check in table.checks:
+                if check.level is not Level.OK:
+                    found.setdefault(check.name, []).append(check)
+        reasons = []
+        for checks in found.values():
+            first = max(checks, key=lambda check: _ORDER.index(check.level))
+            more = "" if len(checks) == 1 else f" (and {len(checks) - 1} alike)"
+            reasons.append(Check(first.name, first.level, first.detail + more))
+        return tuple(reasons)
+
+    def spread(self, measure: str) -> tuple[float, float] | None:
+        """Give the lowest and the highest value of a measure; None where nobody took it."""
+        values = [table.measures[measure] for table in self.tables if measure in table.measures]
+        return (min(values), max(values)) if values else None
+
+
+def grouped(tables: Iterable[Table]) -> tuple[Group[Table], ...]:
+    """Put tables together that go through the same."""
+    groups: dict[tuple[object, ...], list[Table]] = {}
+    for table in tables:
+        groups.setdefault(_key(table.step), []).append(table)
+    return tuple(Group(tuple(members)) for members in groups.values())
+
+
+def _key(step: Step) -> tuple[object, ...]:
+    return (
+        *likeness(step.table),
+        _turned(step.target),
+        step.action,
+        str(step.operation),
+        step.own_convention,
+        step.reason if step.operation is None else "",
+    )
+
+
+def likeness(table: PositionTable) -> tuple[object, ...]:
+    """Give what tables have in common that are one kind and have one geometry."""
+    return (
+        table.kind,
+        table.family.source,  # a vertical and a horizontal table are two families of one source
+        table.prefix,
+        table.suffix,
+        table.patch,
+        table.tensor.dtype,
+        _turned(table.grid),
+    )
+
+
+def _turned(grid: Grid) -> Grid:
+    """Take the offsets along one axis for the same as those along the other."""
+    return Grid(1, grid.height) if grid.width == 1 else grid
+
+
+def and_alike(name: str, count: int) -> str:
+    """Name one table for several."""
+    return name if count == 1 else f"{name} and {count - 1} alike"
+
+
+def change_words(step: Step) -> str:
+    """Say from what extent to what."""
+    if step.operation is None:
+        return extent_words(step.table)
+    if step.table.role is Role.SEQUENCE:
+        return f"{step.table.length} → {step.target.cells}"
+    return f"{step.table.grid} → {step.target}"
+
+
+def extent_words(table: PositionTable) -> str:
+    """Say what a table covers."""
+    if table.role is Role.SEQUENCE:
+        return f"length {table.grid.width}"
+    if table.role is Role.RELATIVE:
+        return f"offsets of {table.grid}"
+    return str(table.grid)
+
+
+def kept_rows(table: PositionTable) -> list[str]:
+    """Say which rows beside the grid stay as they are."""
+    kinds = ((table.prefix, "prefix"), (table.suffix, "suffix"))
+    return [f"{n} {kind} row{'s' if n > 1 else ''} kept" for n, kind in kinds if n]
+
+
+def treatment_words(step: Step) -> str:
+    """Say what happens to a table."""
+    if step.operation is None:
+        verb = "dropped" if step.action is Action.DROP else "kept"
+        return f"{verb}: {step.reason}"
+    return ", ".join([*kept_rows(step.table), str(step.operation)])
+
+
+def reasons_in_words(groups: Sequence[Group[Table]]) -> tuple[Check, ...]:
+    """Say why the verdict is what it is, in as few lines as that takes.
+
+    What is not ok is said in full, and of which tables; otherwise one table says all it has to
+    say, and of many only the range is told.
+    """
+    judged = [group for group in groups if any(table.checks for table in group.tables)]
+    bad = [
+        Check(check.name, check.level, _of(group, judged, check.detail))
+        for group in judged
+        for check in group.reasons()
+    ]
+    if bad:
+        return tuple(sorted(bad, key=lambda check: -_ORDER.index(check.level)))
+    if len(judged) == 1 and len(judged[0].tables) == 1:
+        return judged[0].tables[0].checks
+    count = sum(len(group.tables) for group in judged)
+    if not count:
+        return ()
+    found = [Check("all", Level.OK, f"{count} tables pass every check")]
+    spreads = [spread for group in judged if (spread := group.spread("norm_ratio"))]
+    if spreads:
+        low, high = min(low for low, _ in spreads) - 1, max(high for _, high in spreads) - 1
+        shown = dict.fromkeys(f"{change:+.1%}".replace("-", "−") for change in (low, high))
+        found.append(Check("norms", Level.OK, f"norms change by {' to '.join(shown)}"))
+    return tuple(found)
+
+
+def _of(group: Group[Table], judged: Sequence[Group[Table]], detail: str) -> str:
+    return f"{group.step.table.name}: {detail}" if len(judged) > 1 else detail

@@ -1,0 +1,304 @@
+"""What a written report shows, as a value: the same for HTML and Markdown, a run or `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from resize_pos._version import __version__
+from resize_pos.advice import PUBLISHED, Published
+from resize_pos.conventions import CONVENTIONS
+from resize_pos.measures.catalogue import MEASURES, Peer
+from resize_pos.report.groups import (
+    Group,
+    Judged,
+    Table,
+    change_words,
+    extent_words,
+    grouped,
+    reasons_in_words,
+    treatment_words,
+)
+from resize_pos.report.value import Report, Status
+from resize_pos.sources import source_name
+from resize_pos.tables import Action, Step
+from resize_pos.verdict import LABEL, Check
+
+PLANNED, UNCHANGED = "planned", "unchanged"  # beside ok, warn and fail
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One line of the plan."""
+
+    name: str
+    more: tuple[str, ...]  # tables that go through the same
+    extent: str
+    words: str
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One measure with its meaning; the ends of its range where a group has several."""
+
+    name: str
+    value: float
+    meaning: str
+    spread: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How far the result is from what some libraries would have made."""
+
+    libraries: tuple[str, ...]
+    method: str
+    distance: float
+    norm_ratio: float | None
+    own: bool  # it is what was done
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table, or several alike, in full."""
+
+    name: str
+    more: tuple[str, ...]
+    shown: str  # the table whose numbers and pictures these are
+    extent: str
+    words: str
+    facts: tuple[tuple[str, str], ...]
+    checks: tuple[Check, ...]
+    numbers: tuple[Number, ...]
+    likenesses: tuple[Likeness, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value in a config: changed along, or still to change."""
+
+    file: str
+    key: str
+    before: str
+    after: str
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do next, and what others have done."""
+
+    suggestion: str
+    parameters: tuple[str, ...]
+    published: tuple[Published, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything on one page, in its order."""
+
+    title: str
+    verdict: str  # ok, warn, fail, planned, unchanged
+    headline: str
+    reasons: tuple[Check, ...]
+    heading: str  # of the tables' list
+    plan: tuple[Planned, ...]
+    notes: tuple[str, ...]
+    sections: tuple[Section, ...]
+    settings: tuple[Setting, ...]
+    advice: Advice | None
+    provenance: tuple[tuple[str, str], ...]
+    command: str | None = None
+    label: str = LABEL
+
+
+_HEADLINES = {
+    "ok": "The resize did what a resize should do.",
+    "warn": "The resize is done; some of it deserves a look.",
+    "fail": "Something is wrong with the result.",
+    PLANNED: "A plan: nothing has been written or measured yet.",
+    UNCHANGED: "Nothing to do: the checkpoint is already at the target.",
+}
+
+
+def resize_page(report: Report, command: str | None = None) -> Page:
+    """Lay out what a run did, or would do."""
+    groups = grouped(report.tables)
+    verdict = {Status.PLANNED: PLANNED, Status.UNCHANGED: UNCHANGED}.get(
+        report.status, report.verdict.value
+    )
+    return Page(
+        title=_title(report),
+        verdict=verdict,
+        headline=_HEADLINES[verdict],
+        reasons=reasons_in_words(groups),
+        heading="The plan" if report.status is Status.PLANNED else "What was done",
+        plan=plan_rows(groups),
+        notes=tuple(_notes(report, groups)),
+        sections=tuple(section(group) for group in groups if group.shown.measures),
+        settings=_settings(report),
+        advice=_advice(report),
+        provenance=tuple(_provenance(report)),
+        command=command,
+    )
+
+
+def _title(report: Report) -> str:
+    plan = report.plan
+    name = source_name(report.source).rstrip("/").rpartition("/")[2] or str(report.source)
+    if plan.from_size is not None and plan.to_size is not None and plan.from_size != plan.to_size:
+        return f"{name}, {plan.from_size} → {plan.to_size} px"
+    changes = plan.changes
+    return f"{name}, {change_words(changes[0])}" if changes else name
+
+
+def plan_rows(groups: Iterable[Group[Table]]) -> tuple[Planned, ...]:
+    """Say what becomes of each table; changes first."""
+    rows = [
+        Planned(
+            group.names[0],
+            group.names[1:],
+            change_words(group.step) if group.changes else extent_words(group.step.table),
+            treatment_words(group.step) if group.changes else f"kept: {group.step.reason}",
+            group.changes,
+        )
+        for group in groups
+    ]
+    return tuple(sorted(rows, key=lambda row: not row.changed))
+
+
+def section(
+    group: Group[Table],
+    words: str | None = None,
+    likenesses: tuple[Likeness, ...] | None = None,
+) -> Section:
+    """Lay out one table, or several alike by the one that stands for them."""
+    table = group.shown
+    step = table.step
+    return Section(
+        group.names[0],
+        group.names[1:],
+        step.table.name,
+        change_words(step),
+        treatment_words(step) if words is None else words,
+        tuple(_facts(step)),
+        _checks(group, table),
+        _numbers(group, table),
+        peers_as_likenesses(table.peers, step) if likenesses is None else likenesses,
+    )
+
+
+def _checks(group: Group[Table], table: Judged) -> tuple[Check, ...]:
+    """Every check of the table shown, with what only others of its group have beside it."""
+    reasons = {check.name: check for check in group.reasons()}
+    own = tuple(reasons.pop(check.name, check) for check in table.checks)
+    return (*own, *reasons.values())
+
+
+def _numbers(group: Group[Table], table: Judged) -> tuple[Number, ...]:
+    several = len(group.tables) > 1
+    return tuple(
+        Number(name, value, MEASURES.get(name, ""), group.spread(name) if several else None)
+        for name, value in table.measures.items()
+    )
+
+
+def _facts(step: Step) -> Iterable[tuple[str, str]]:
+    table = step.table
+    yield (
+        "stored as",
+        f"{table.tensor.dtype} {list(table.tensor.shape)} → {list(step.target_shape)}",
+    )
+    yield "family", f"{table.family.name}: {table.family.title}"
+    if table.family.source:
+        yield "layout read in", table.family.source
+    if table.evidence:
+        yield "geometry from", "; ".join(table.evidence)
+    if step.own_convention is not None:
+        own = step.own_convention
+        yield "its own library", f"resizes with the {own} convention; --like {own} does the same"
+
+
+def peers_as_likenesses(peers: Sequence[Peer], step: Step) -> tuple[Likeness, ...]:
+    """Put libraries with one convention together; nearest first."""
+    resampling = getattr(step.operation, "resampling", None)
+    found: dict[str, list[Peer]] = {}
+    for peer in peers:
+        found.setdefault(str(peer.resampling), []).append(peer)
+    return tuple(
+        Likeness(
+            tuple(peer.convention for peer in same),
+            method,
+            same[0].distance,
+            same[0].norm_ratio,
+            same[0].resampling == resampling,
+        )
+        for method, same in sorted(found.items(), key=lambda item: item[1][0].distance)
+    )
+
+
+def _notes(report: Report, groups: Sequence[Group[Table]]) -> Iterable[str]:
+    copied = report.copied
+    if any(group.changes for group in groups):
+        verb = "are" if report.status is Status.PLANNED else "were"
+        size = f" ({copied.bytes:,} bytes)" if copied.bytes else ""
+        yield f"{copied.tensors} other tensors{size} {verb} copied byte for byte."
+    if report.conversion is not None:
+        yield f"The output is a {report.conversion.format} file."
+        left = [*report.conversion.dropped, *report.conversion.aliases]
+        if left:
+            yield f"Left out, for that format cannot hold it: {', '.join(left)}."
+    for entry in report.left_out:
+        yield f"{entry.name} is left out: {entry.reason}"
+    if copied.linked:
+        yield f"{copied.linked} unchanged files are hard links to the source's."
+
+
+def _settings(report: Report) -> tuple[Setting, ...]:
+    edits = [
+        Setting(edit.file, edit.key, _value(edit.before), _value(edit.after), done=True)
+        for edit in report.plan.config_edits
+    ]
+    left = [
+        Setting(f"{a.library} {a.file}", a.key, _value(a.before), _value(a.after), done=False)
+        for a in report.config_advice
+    ]
+    return (*edits, *left)
+
+
+def _value(value: object) -> str:
+    return "(not set)" if value is None else str(value)
+
+
+def _advice(report: Report) -> Advice | None:
+    if report.status is not Status.RESIZED:
+        return None
+    found = report.fine_tune
+    published = tuple(entry for entry in PUBLISHED if str(entry) in found.references)
+    return Advice(found.suggestion, found.parameters, published)
+
+
+def _provenance(report: Report) -> Iterable[tuple[str, str]]:
+    yield "source", source_name(report.source)
+    if report.output is not None:
+        yield "output", str(report.output)
+    if report.sha256 is not None:
+        yield "sha256 of the output", report.sha256
+    steps = [t.step for t in report.tables if t.step.action is Action.RESIZE]
+    yield from _methods(steps).items()
+    yield "made by", f"resize-pos {__version__} in {report.seconds:.2f} s"
+
+
+def _methods(steps: Iterable[Step]) -> Mapping[str, str]:
+    """Say where the libraries that resample in the same way say so."""
+    found = {}
+    for step in steps:
+        resampling = getattr(step.operation, "resampling", None)
+        same = [c for c in CONVENTIONS.values() if c.resampling == resampling]
+        own = step.table.family.convention
+        if not same and own is not None and own.resampling == resampling:
+            found[str(resampling)] = f"as {own.name}: {own.source}"
+        elif same:
+            found[str(resampling)] = "; ".join(f"as {c.name}: {c.source}" for c in same)
+    return found
