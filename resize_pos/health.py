@@ -85,9 +85,9 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     kind = _kind(numbers)
     signs = _signs(numbers, table.grid) if _has_order(table, kind) else ()
     detail = KIND_WORDS[kind]
-    fixed = getattr(table, "fixed", None)  # recognised by value when the table was located
-    if fixed is not None:
-        kind, detail = Kind.SINCOS, f"{KIND_WORDS[Kind.SINCOS]}, by the {fixed.formula} formula"
+    if table.fixed is not None:  # recognised by value when the table was located
+        kind = Kind.SINCOS
+        detail = f"{KIND_WORDS[kind]}, by the {table.fixed.formula} formula"
     return Health(kind, detail, signs, numbers)
 
 

@@ -16,7 +16,7 @@ from resize_pos.geometry import Grid
 from resize_pos.health import Health, Kind, examine
 from resize_pos.tables import PositionTable
 from resize_pos.tensors import TensorInfo
-from tests.builders import flat, smooth
+from tests.builders import flat, smooth, vit, write_safetensors
 from tests.test_damage import CASES, source_table
 
 Table = NDArray[np.float32]
@@ -107,3 +107,12 @@ def test_inspect_reads_values_only_when_asked(vit_file: Path) -> None:
     assert inspect_checkpoint(vit_file).health == {}
     found = inspect_checkpoint(vit_file, health=True).health
     assert found["pos_embed"].kind is Kind.LEARNED
+
+
+def test_a_fixed_table_names_its_formula(tmp_path: Path) -> None:
+    tensors = vit(6, 9, channels=32)
+    rows = np.concatenate([np.zeros((1, 32), np.float32), sincos(6, 9, 32)])
+    path = write_safetensors(tmp_path / "mae.safetensors", {**tensors, "pos_embed": rows[None]})
+    found = inspect_checkpoint(path, health=True, from_grid="6x9").health["pos_embed"]
+    assert found.kind is Kind.SINCOS
+    assert "by the mae formula" in found.detail
