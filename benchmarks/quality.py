@@ -217,6 +217,8 @@ def ranks(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    if len(first) < 2:
+        return 0.0
     left, right = ranks(first), ranks(second)
     if not left.std() or not right.std():
         return 0.0
