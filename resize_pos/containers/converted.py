@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from resize_pos.containers.base import Container, Copied
+from resize_pos.containers.base import Container, Copied, PartialReader
 from resize_pos.containers.safetensors import SafetensorsFile
 from resize_pos.containers.safetensors_fresh import fresh_header
 from resize_pos.containers.splice import PAGE, CopyRange, NewBytes, Segment, write_spliced
@@ -99,6 +99,13 @@ class Converted:
         if name not in self._sources:
             raise TableError(f"{self.path.name}: has no tensor {name!r}.")
         return self.inner.read(self._sources[name])
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        own = self._sources[name]
+        if isinstance(self.inner, PartialReader):
+            return self.inner.peek(own, start, count)
+        return self.inner.read(own).tobytes()[start : start + count]
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the file becomes when these tensors take these shapes: an upper bound."""

@@ -42,6 +42,13 @@ def read_tensor(source: SourceFile, name: str, ref: TensorRef, storage: int) -> 
     return np.ascontiguousarray(np.lib.stride_tricks.as_strided(buffer, ref.shape, steps))
 
 
+def peek_span(source: SourceFile, span: tuple[int, int], start: int, count: int) -> bytes:
+    """Read a few bytes of a tensor that lies in one piece."""
+    with source.open() as file:
+        file.seek(span[0] + start)
+        return file.read(max(0, min(count, span[1] - span[0] - start)))
+
+
 def stored_bytes(source: SourceFile, name: str, ref: TensorRef, array: NDArray[Any]) -> memoryview:
     """Give the bytes of a replacement as a torch storage holds them."""
     import numpy as np

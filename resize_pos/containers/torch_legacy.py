@@ -16,7 +16,7 @@ from resize_pos.containers.pickle_values import atom_of, entries_of, sequence_of
 from resize_pos.containers.pickle_walk import Walked, walk
 from resize_pos.containers.source_file import SourceFile
 from resize_pos.containers.splice import PAGE
-from resize_pos.containers.torch_arrays import read_tensor, stored_bytes
+from resize_pos.containers.torch_arrays import peek_span, read_tensor, stored_bytes
 from resize_pos.containers.torch_edit import Replacement, edit_checkpoint
 from resize_pos.containers.torch_fresh import ROOT, copied_record, write_checkpoint
 from resize_pos.containers.torch_tensors import TensorRef, storage_of
@@ -105,6 +105,13 @@ class TorchLegacy:
         step = info.nbytes // max(ref.elements, 1)
         start = self._places[ref.storage.key][0] + ref.offset * step
         return start, start + info.nbytes
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        span = self.span(name)
+        if span is None:
+            return self.read(name).tobytes()[start : start + count]
+        return peek_span(self.source, span, start, count)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the zip checkpoint becomes when these tensors take these shapes."""

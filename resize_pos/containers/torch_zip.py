@@ -12,7 +12,7 @@ from resize_pos.containers.base import Copied, OptimizerState
 from resize_pos.containers.pickle_walk import Walked, walk
 from resize_pos.containers.source_file import SourceFile
 from resize_pos.containers.splice import PAGE, write_spliced
-from resize_pos.containers.torch_arrays import read_tensor, stored_bytes
+from resize_pos.containers.torch_arrays import peek_span, read_tensor, stored_bytes
 from resize_pos.containers.torch_edit import Edited, Replacement, edit_checkpoint
 from resize_pos.containers.torch_fresh import NOTE, note_record
 from resize_pos.containers.torch_tensors import TensorRef
@@ -178,10 +178,8 @@ class TorchZip:
         """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
         span = self.span(name)
         if span is None:
-            raise TableError(f"{self.path.name}: {name}: does not lie in one piece.")
-        with self.archive.source.open() as file:
-            file.seek(span[0] + start)
-            return file.read(max(0, min(count, span[1] - span[0] - start)))
+            return self.read(name).tobytes()[start : start + count]
+        return peek_span(self.archive.source, span, start, count)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the file becomes when these tensors take these shapes.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.base import Copied
 from resize_pos.containers.splice import PAGE
-from resize_pos.containers.torch_arrays import read_tensor, stored_bytes
+from resize_pos.containers.torch_arrays import peek_span, read_tensor, stored_bytes
 from resize_pos.containers.torch_edit import TensorSpec
 from resize_pos.containers.torch_fresh import (
     ROOT,
@@ -83,6 +83,13 @@ class TorchScript:
         step = info.nbytes // max(ref.elements, 1)
         start = self.archive.place(ref) + ref.offset * step
         return start, start + info.nbytes
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        span = self.span(name)
+        if span is None:
+            return self.read(name).tobytes()[start : start + count]
+        return peek_span(self.archive.source, span, start, count)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the checkpoint becomes when these tensors take these shapes."""
