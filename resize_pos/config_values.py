@@ -45,8 +45,11 @@ class Transfer:
     to_window: Grid | None = None
 
     @classmethod
-    def of(cls, steps: Sequence[Step]) -> Transfer:
-        """Read it off the steps of a plan: the first image table, and every text table."""
+    def of(cls, steps: Sequence[Step], *, images_too: bool = True) -> Transfer:
+        """Read it off the steps of a plan: the first image table, and every text table.
+
+        Without `images_too` nothing was asked about images, and their configs are not looked at.
+        """
         lengths: dict[int, int] = {}
         images = []
         windows = _windows(steps)
@@ -60,7 +63,7 @@ class Transfer:
                 lengths[before + extra] = after + extra
                 lengths.setdefault(before, after)
         moved = [step for step in images if step.action is not Action.KEEP] or images
-        if not moved:
+        if not moved or not images_too:
             return cls(None, None, None, None, lengths, *windows)
         table, target = moved[0].table, moved[0].target
         patch = table.patch

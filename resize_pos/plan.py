@@ -79,7 +79,7 @@ def make_plan(
         if step.action is Action.RESIZE:
             _require_floating(step.table)
     from_size, to_size = _sizes(steps)
-    edits = plan_config_edits(documents or {}, Transfer.of(steps))
+    edits = plan_config_edits(documents or {}, Transfer.of(steps, images_too=request.to_image))
     return Plan(request, steps, from_size, to_size or request.to_size, located.near_misses, edits)
 
 

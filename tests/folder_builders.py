@@ -145,3 +145,43 @@ def peak_memory(*words: object) -> float:
     command = [sys.executable, "-c", script, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout.splitlines()[-1]) * 1024
+
+
+_WORDS: dict[str, Any] = {**V, "vocab_size": 50}
+_OPT: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "ffn_dim": 64,
+    "word_embed_proj_dim": 32,
+}
+
+# Text models of 64 positions, and what their config calls them before and after growing to 96.
+TEXT_MODELS: Mapping[str, tuple[Callable[[Any], Any], str, int, int]] = {
+    "bert": (
+        lambda hf: hf.BertModel(hf.BertConfig(max_position_embeddings=64, **_WORDS)),
+        "max_position_embeddings",
+        64,
+        96,
+    ),
+    "roberta": (
+        lambda hf: hf.RobertaModel(hf.RobertaConfig(max_position_embeddings=66, **_WORDS)),
+        "max_position_embeddings",
+        66,
+        98,
+    ),
+    "opt": (
+        lambda hf: hf.OPTModel(hf.OPTConfig(max_position_embeddings=64, vocab_size=50, **_OPT)),
+        "max_position_embeddings",
+        64,
+        96,
+    ),
+    "gpt2": (
+        lambda hf: hf.GPT2Model(
+            hf.GPT2Config(n_positions=64, n_embd=32, n_layer=1, n_head=4, vocab_size=50)
+        ),
+        "n_positions",
+        64,
+        96,
+    ),
+}

@@ -22,7 +22,7 @@ from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.report import Report, Status
 from resize_pos.report.as_json import report_document
 from tests.builders import raw_tensors, vit, write_safetensors
-from tests.folder_builders import HF_MODELS, files, reads_torch, save_hf, vit_model
+from tests.folder_builders import HF_MODELS, TEXT_MODELS, files, reads_torch, save_hf, vit_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers and timm warn about themselves
 
@@ -99,6 +99,39 @@ def test_a_transformers_folder_loads_at_the_new_size(name: str, tmp_path: Path) 
     with torch.no_grad():
         case.forward(model, pixels)
     assert resize_checkpoint(report.output, to=case.to).status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize("name", TEXT_MODELS)
+def test_a_text_model_takes_longer_texts(name: str, tmp_path: Path) -> None:
+    import transformers
+
+    make, key, before, after = TEXT_MODELS[name]
+    model = make(transformers)
+    source = save_hf(model, None, tmp_path / "model")
+    (source / "tokenizer_config.json").write_text('{"model_max_length": 64}')
+    report = resize_checkpoint(source, to=96, length_method="linear")
+    assert report.output is not None
+    require_only_planned(source, report)
+    edits = {(edit.file, edit.key): (edit.before, edit.after) for edit in report.plan.config_edits}
+    assert edits == {
+        ("config.json", key): (before, after),
+        ("tokenizer_config.json", "model_max_length"): (64, 96),
+    }
+    with torch.no_grad():
+        loaded(type(model), report.output)(input_ids=torch.full((1, 96), 7))
+
+
+def test_a_longer_text_says_nothing_about_images(tmp_path: Path) -> None:
+    case = HF_MODELS["clip"]
+    source = save_hf(case.model(), None, tmp_path / "model")
+    (source / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 32}')
+    report = resize_checkpoint(source, to_length=20, length_method="linear")
+    assert report.output is not None
+    keys = [edit.key for edit in report.plan.config_edits]
+    assert keys == ["text_config.max_position_embeddings"]
+    assert (
+        loaded(case.model_class(), report.output).config.text_config.max_position_embeddings == 20
+    )
 
 
 def test_shards_that_do_not_change_are_links_and_the_index_is_up_to_date(tmp_path: Path) -> None:

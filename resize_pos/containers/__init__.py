@@ -44,14 +44,6 @@ def open_container(path: Path) -> Container:
     return SafetensorsFile.open(path)
 
 
-def _starts_with(path: Path, magic: bytes) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(magic)) == magic
-    except OSError:
-        return False  # the reader says what is wrong
-
-
 def writes_folder(container: Container) -> bool:
     """Tell whether its copy is a folder, not a file."""
     return container.path.is_dir() or container.path.name.endswith(".json")
