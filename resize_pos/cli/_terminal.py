@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import textwrap
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+
+from resize_pos.printable import printable
 
 Part = str | tuple[str, str]  # plain words, or words with a style
 
@@ -44,9 +45,9 @@ def tell(
 ) -> None:
     """Print prose in lines that fit; `lead` stands before it, later lines are indented more."""
     begin = " " * indent
-    label = begin + "".join(clean(part if isinstance(part, str) else part[0]) for part in lead)
+    label = begin + "".join(printable(part if isinstance(part, str) else part[0]) for part in lead)
     lines = textwrap.wrap(
-        clean(text),
+        printable(text),
         width(),
         initial_indent=label,
         subsequent_indent=begin + " " * hang,
@@ -62,19 +63,9 @@ def tell(
 def painted(part: Part) -> str:
     """Give words with their style's colour codes, and no codes of their own."""
     if isinstance(part, str):
-        return clean(part)
+        return printable(part)
     text, style = part
-    return click.style(clean(text), **_STYLES[style]) if style and text else clean(text)
-
-
-def clean(text: str) -> str:
-    """Write control and direction characters out: a name must not move the cursor."""
-    if text.isprintable():
-        return text
-    return "".join(
-        repr(c)[1:-1] if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c
-        for c in text
-    )
+    return click.style(printable(text), **_STYLES[style]) if style and text else printable(text)
 
 
 def width() -> int:
@@ -86,7 +77,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(
     """Pad cells to the width of their column; columns in `right` are set flush right."""
     if not rows:
         return []
-    cells = [[clean(cell) for cell in row] for row in rows]
+    cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         "  ".join(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from resize_pos.printable import printable
 from resize_pos.report.figures import Figure
 from resize_pos.report.page import Page
 
@@ -23,6 +24,7 @@ def page_html(page: Page, figures: Mapping[str, tuple[Figure, ...]]) -> str:
         autoescape=True,
         loader=DictLoader({"page.html": _read("page.html")}),
         undefined=StrictUndefined,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

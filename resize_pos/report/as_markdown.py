@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
+from resize_pos.printable import printable
 from resize_pos.report.page import Page, Section
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~])")
@@ -128,12 +129,13 @@ def _row(cells: Sequence[str]) -> str:
 
 def text(words: str) -> str:
     """Escape words so that they are shown as they are, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(words.split()))
+    line = printable(" ".join(words.split())).replace("&", "&amp;")
+    return _SPECIAL.sub(r"\\\1", line)
 
 
 def code(words: str) -> str:
     """Set a name as code; it may hold backticks."""
-    line = " ".join(words.split()) or " "
+    line = printable(" ".join(words.split())) or " "
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if longest else ""
@@ -147,4 +149,4 @@ def _names(first: str, more: Sequence[str]) -> str:
 def _fenced(command: str) -> list[str]:
     longest = max((len(run) for run in re.findall("`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
-    return [f"{fence}console", f"$ {command}", fence, ""]
+    return [f"{fence}console", f"$ {printable(command)}", fence, ""]

@@ -186,10 +186,15 @@ def reasons_in_words(groups: Sequence[Group[Table]]) -> tuple[Check, ...]:
     spreads = [spread for group in judged if (spread := group.spread("norm_ratio"))]
     if spreads:
         low, high = min(low for low, _ in spreads) - 1, max(high for _, high in spreads) - 1
-        shown = dict.fromkeys(f"{change:+.1%}".replace("-", "−") for change in (low, high))
+        shown = dict.fromkeys(map(_signed, (low, high)))
         found.append(Check("norms", Level.OK, f"norms change by {' to '.join(shown)}"))
     return tuple(found)
 
 
 def _of(group: Group[Table], judged: Sequence[Group[Table]], detail: str) -> str:
     return f"{group.step.table.name}: {detail}" if len(judged) > 1 else detail
+
+
+def _signed(change: float) -> str:
+    words = f"{change:+.1%}"
+    return "0.0%" if words[1:] == "0.0%" else words.replace("-", "−")
