@@ -202,6 +202,36 @@ def test_position_ids_follow_the_table_beside_them() -> None:
     assert torch.equal(result[ids], torch.arange(61)[None])
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("length", [10, 4])
+def test_the_causal_mask_follows_the_text_table(dtype: Any, length: int) -> None:
+    state = {
+        "wte.weight": torch.randn(11, 8),
+        "wpe.weight": torch.randn(6, 8),
+        "h.0.attn.bias": torch.ones(6, 6).tril().to(dtype)[None, None],
+        "h.0.attn.masked_bias": torch.tensor(-1e4),
+    }
+    result = resize_state_dict(state, to_length=length, length_method="linear")
+    expected = torch.ones(length, length).tril().to(dtype)[None, None]
+    assert torch.equal(result["h.0.attn.bias"], expected)
+    assert result["h.0.attn.masked_bias"] is state["h.0.attn.masked_bias"]
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_numbers_of_a_text_table_keep_their_first_one(first: int) -> None:
+    state = {
+        "embeddings.word_embeddings.weight": torch.randn(11, 8),
+        "embeddings.position_embeddings.weight": torch.randn(8, 8),
+        "embeddings.position_ids": torch.arange(first, 8)[None],
+        "embeddings.token_type_ids": torch.zeros(1, 8 - first, dtype=torch.int64),
+    }
+    result = resize_state_dict(state, to=12 - first, length_method="linear", prefix=first)
+    assert torch.equal(result["embeddings.position_ids"], torch.arange(first, 12)[None])
+    assert torch.equal(
+        result["embeddings.token_type_ids"], torch.zeros_like(result["embeddings.position_ids"])
+    )
+
+
 def eva_rope(
     grid: tuple[int, int], trained: int, head: int = 16, dtype: Any = torch.float32
 ) -> Any:
