@@ -13,7 +13,7 @@ from resize_pos.cli._render_folder import show_configs
 from resize_pos.containers.converted import Conversion
 from resize_pos.families import Family, Role
 from resize_pos.report.value import Report, Status
-from resize_pos.tables import Action, PositionTable, Step
+from resize_pos.tables import Action, LeftAlone, PositionTable, Step
 from resize_pos.verdict import Check, Level
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
@@ -44,12 +44,11 @@ def show_report(report: Report, *, verbose: bool) -> None:
             console, Text.assemble("verdict: ", level_word(report.verdict), _reasons(report.checks))
         )
     elif report.status is Status.UNCHANGED:
-        fixed = all(table.step.table.family.kept for table in report.tables)
-        why = "no table of it holds a length" if fixed else "it is already at the target"
-        print_line(console, f"nothing to do for {report.source.name}: {why}.")
+        print_line(console, f"nothing to do for {report.source.name}: {_why_nothing(report)}.")
     else:
         print_line(console, f"plan for {report.source.name}; nothing is written.")
     _show_steps(console, [t.step for t in report.tables])
+    _show_left_alone(console, report.plan.left_alone)
     for table in changes:
         step = table.step
         if step.own_convention is not None:
@@ -85,6 +84,17 @@ def _show_conversion(console: Console, conversion: Conversion) -> None:
         print_line(console, f"left out: {name}, the same tensor as {kept}")
 
 
+def _why_nothing(report: Report) -> str:
+    tables = [table.step.table for table in report.tables]
+    if tables and all(table.family.kept for table in tables):
+        return "no table of it holds a length"
+    if report.plan.depends or any(table.role is Role.SEQUENCE for table in tables):
+        return "it is already at the target"
+    if tables:
+        return "the library handles its tables itself, for every size"
+    return "nothing in this file depends on the resolution"
+
+
 def _show_steps(console: Console, steps: Sequence[Step]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 2), show_header=False, pad_edge=True)
     table.add_column(overflow="fold")
@@ -100,6 +110,15 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
             words = ", ".join([*_kept_rows(step.table), str(step.operation)])
             table.add_row(name, _change(step), words)
     console.print(table)
+
+
+def _show_left_alone(console: Console, entries: Sequence[LeftAlone]) -> None:
+    families: dict[str, list[LeftAlone]] = {}
+    for entry in entries:
+        families.setdefault(entry.family.name, []).append(entry)
+    for first, *more in families.values():
+        name = first.tensor.name + (f" and {len(more)} alike" if more else "")
+        print_line(console, Text(f"  {name}  kept: {first.family.why}", style="dim"))
 
 
 def _grouped(steps: Iterable[Step]) -> list[tuple[Step, int]]:
@@ -144,9 +163,8 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
     located = inspection.located
     for table in located.tables:
         info = table.tensor
-        pixels = (
-            f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
-        )
+        tiling = table.tiling
+        pixels = f", {tiling.pixels(table.grid)} px at patch {tiling}" if tiling else ""
         rows = "".join(f", {words.removesuffix(' kept')}" for words in _kept_rows(table))
         print_line(
             console, Text.assemble((table.name, "bold"), f"  {info.dtype} {list(info.shape)}")
@@ -168,6 +186,7 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
         print_line(console, f"  family {unsettled.family.name}: {unsettled.family.title}")
         print_line(console, Text(f"  not settled: {unsettled.error.message}", style="yellow"))
         print_line(console, f"  hint: {unsettled.error.hint}")
+    _show_left_alone(console, located.left_alone)
     for miss in located.near_misses:
         print_line(console, Text(f"not a table: {miss.tensor}", style="dim"))
         print_line(console, Text(f"  {miss.reason}", style="dim"))
@@ -185,6 +204,9 @@ def show_families(families: Iterable[Family]) -> None:
         print_line(console, Text.assemble((family.name, "bold"), f"  {family.role.value}"))
         print_line(console, f"  {family.title}")
         print_line(console, f"  …{family.key}   {' | '.join(map(str, family.axes))}")
+        for note in (family.why, family.refuse and f"refused: {family.refuse}"):
+            if note:
+                print_line(console, f"  {note}")
         if family.convention is not None:
             own = family.convention
             print_line(console, f"  its library resizes it {own.name}-like: {own.resampling}")
@@ -194,6 +216,8 @@ def show_families(families: Iterable[Family]) -> None:
 def _change(step: Step) -> str:
     if step.table.role is Role.SEQUENCE:
         return f"{step.table.length} → {step.target.cells}"
+    if step.table.layout.has_time:
+        return step.reason
     return f"{step.table.grid} → {step.target}"
 
 
@@ -202,7 +226,7 @@ def _extent(table: PositionTable) -> str:
         return f"length {table.grid.width}"
     if table.role is Role.RELATIVE:
         return f"offsets of {table.grid}"
-    return str(table.grid)
+    return f"{table.frames} × {table.grid}" if table.layout.has_time else str(table.grid)
 
 
 def level_word(level: Level) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from resize_pos.cli._options import (
     METHOD_OPTIONS,
     RUN_OPTIONS,
     SOURCE_OPTIONS,
+    TARGET_OPTIONS,
     TO_OPTIONS,
     make_job,
 )
@@ -25,6 +26,7 @@ from resize_pos.report.value import Report
 @click.command("resize")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @TO_OPTIONS
+@TARGET_OPTIONS
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
 @LENGTH_OPTIONS
