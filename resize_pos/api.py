@@ -61,6 +61,11 @@ class Options(TypedDict, total=False):
     length_method: str
     fill: str
     sincos: str
+    to_patch: SizeLike
+    to_frames: int
+    to_rows: int
+    reference_grids: str
+    force_interpolate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,7 @@ def resize_state_dict(
 ) -> dict[str, torch.Tensor]:
     """Transfer tensors in memory; every tensor that is not resized is passed through as it is."""
     from resize_pos.execute import transform
-    from resize_pos.verify import require_finite
+    from resize_pos.verify import require_finite, require_plausible
 
     request = Request.make(to=to, **options)
     infos = {name: _info(name, tensor) for name, tensor in state_dict.items()}
@@ -212,6 +217,7 @@ def resize_state_dict(
         name = step.table.name
         array = read(name)
         require_finite(name, array, "the state dict")
+        require_plausible(step.table, array)
         result[name] = _to_torch(transform(step, array, device), like=state_dict[name])
     return result
 

@@ -55,7 +55,7 @@ class Transfer:
         windows = _windows(steps)
         for step in steps:
             table = step.table
-            if table.role is Role.ABSOLUTE or (table.role in _TIED and table.patch is not None):
+            if _of_image(step):
                 images.append(step)
             elif table.role is Role.SEQUENCE and step.action is not Action.KEEP:
                 extra = table.prefix + table.suffix
@@ -66,15 +66,25 @@ class Transfer:
         if not moved or not images_too:
             return cls(None, None, None, None, lengths, *windows)
         table, target = moved[0].table, moved[0].target
-        patch = table.patch
+        tiling = table.tiling
         return cls(
-            None if patch is None else table.grid.pixels(patch),
-            None if patch is None else target.pixels(patch),
+            None if tiling is None else tiling.pixels(table.grid),
+            None if tiling is None else tiling.pixels(target),
             table.grid,
             target,
             lengths,
             *windows,
         )
+
+
+def _of_image(step: Step) -> bool:
+    """Whether a table's grid tells the size of the image; the grid of a reference may not."""
+    table = step.table
+    if table.role is Role.ABSOLUTE:
+        return {"h", "w"} <= table.layout.axes and not table.family.scaled
+    if table.role is Role.REFERENCE:
+        return step.action is not Action.KEEP and {"h", "w"} <= table.layout.axes
+    return table.role in _TIED and table.patch is not None
 
 
 _TIED = frozenset({Role.RELATIVE, Role.DISTANCE})  # those with a patch size follow the image

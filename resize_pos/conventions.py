@@ -102,7 +102,7 @@ def _like(
     return Convention(name, Resampling(method, antialias, coordinates), source)
 
 
-_CUBIC, _LINEAR = Method.BICUBIC, Method.BILINEAR
+_CUBIC, _LINEAR, _NEAREST = Method.BICUBIC, Method.BILINEAR, Method.NEAREST
 _HALF, _CORNERS, _OFFSET = Coordinates.HALF_PIXEL, Coordinates.CORNERS, Coordinates.OFFSET
 
 CONVENTIONS: Mapping[str, Convention] = {
@@ -116,6 +116,8 @@ CONVENTIONS: Mapping[str, Convention] = {
         _like("torchvision", _CUBIC, False, _CORNERS, "torchvision: interpolate_embeddings"),
         _like("jax", _LINEAR, False, _CORNERS, "vision_transformer, big_vision: zoom, order 1"),
         _like("deit", _CUBIC, False, _HALF, "deit/main.py, mae/util/pos_embed.py, beit, eva"),
+        _like("dpt", _LINEAR, False, _HALF, "transformers models/dpt; perception_models; radio"),
+        _like("timesformer", _NEAREST, False, _HALF, "timesformer/models/vit.py:263"),
         _like("siglip2", _LINEAR, True, _HALF, "transformers models/siglip2, on the CPU"),
     )
 }

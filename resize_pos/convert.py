@@ -20,7 +20,7 @@ from resize_pos.errors import ResizePosError
 from resize_pos.families import Role
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
-from resize_pos.operations import Lengthen, Rebuild, SinCos
+from resize_pos.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
 from resize_pos.report.groups import grouped
@@ -169,7 +169,7 @@ def _convert(
     from resize_pos.execute import transform  # numpy: only a real conversion pays for it
     from resize_pos.measures.table import Neighbours
     from resize_pos.transforms.optimizer_state import keep_sign
-    from resize_pos.verify import check_output, require_finite
+    from resize_pos.verify import check_output, require_finite, require_plausible
 
     if plan.drops and isinstance(container, TrainingCheckpoint):
         container = container.without(plan.drops)
@@ -179,6 +179,7 @@ def _convert(
         name = step.table.name
         before[name] = container.read(name)
         require_finite(name, before[name], container.path.name)
+        require_plausible(step.table, before[name])
         after[name] = transform(step, before[name], job.device)
         if step.table.state is not None:
             after[name] = keep_sign(before[name], after[name])
@@ -238,6 +239,8 @@ def _judged(
         return TableReport(
             step, measured.values, (*judge(measured), *judge_limits(measured, limits))
         )
+    if isinstance(step.operation, ResampleKernel | SetLength) or step.table.grid.cells == 1:
+        return TableReport(step)  # no cells lie beside each other in a kernel, or in time alone
     resampling = resampling_of(step)
     measured = measure_table(step, before, after, around, resampling)
     health = examine(step.table, before)

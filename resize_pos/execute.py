@@ -6,11 +6,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from resize_pos.operations import Lengthen, Rebuild, Resample, ResampleOffsets, SinCos
+from resize_pos.operations import (
+    Lengthen,
+    Rebuild,
+    Resample,
+    ResampleKernel,
+    ResampleOffsets,
+    SetLength,
+    SinCos,
+)
 from resize_pos.tables import Step, stored_grid
 from resize_pos.transforms.absolute import resize_absolute
 from resize_pos.transforms.derived import rebuild
+from resize_pos.transforms.kernel import resize_kernel
 from resize_pos.transforms.relative import resize_relative
+from resize_pos.transforms.rows import set_rows
 from resize_pos.transforms.sequence import resize_sequence
 from resize_pos.transforms.sincos import regenerate
 
@@ -22,7 +32,15 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
     match step.operation:
         case Resample(resampling):
             return resize_absolute(
-                array, table.layout, table.prefix, source, table.suffix, target, resampling, device
+                array,
+                table.layout,
+                table.prefix,
+                source,
+                table.suffix,
+                target,
+                resampling,
+                device,
+                (table.frames, step.frames),
             )
         case ResampleOffsets(how, signed):
             return resize_relative(
@@ -37,5 +55,9 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
             return regenerate(array, table.layout, table.prefix, source, table.suffix, target, how)
         case Rebuild() as how:
             return rebuild(table.name, array, how, step.target_shape)
+        case ResampleKernel(resampling):
+            return resize_kernel(array, table.layout, source, target, resampling, table.frames)
+        case SetLength():
+            return set_rows(array, table.layout, target.width)
         case None:
             return array

@@ -32,8 +32,8 @@ def fit(located: Located, request: Request) -> Fit:
     for step in plan.changes:
         table = step.table
         own = f"{table.grid}"
-        if table.patch is not None:
-            own += f" ({table.grid.pixels(table.patch)} px at patch {table.patch})"
+        if table.pixels is not None:
+            own += f" ({table.pixels} px at patch {table.tiling})"
         return Fit(False, f"does not fit {wanted}: {table.name} is {own}, not {step.target}")
     names = ", ".join(f"{step.table.name} {step.target}" for step in plan.steps[:3])
     more = f" and {len(plan.steps) - 3} more" if len(plan.steps) > 3 else ""

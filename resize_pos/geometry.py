@@ -69,6 +69,37 @@ def grid_of(size: Size, patch: Size) -> Grid:
     return Grid(size.height // patch.height, size.width // patch.width)
 
 
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How an image is cut into cells: one every `step` pixels, each seeing `window` pixels."""
+
+    step: Size
+    window: Size | None = None  # None: the step itself, so that nothing overlaps
+
+    def grid(self, size: Size) -> Grid:
+        """Cut an image; where windows overlap, a rest that holds no whole one is left out."""
+        if self.window is None:
+            return grid_of(size, self.step)
+        height = (size.height - self.window.height) // self.step.height + 1
+        width = (size.width - self.window.width) // self.step.width + 1
+        if height < 1 or width < 1:
+            raise GeometryError(f"{size} px is smaller than one patch of {self.window}.")
+        return Grid(height, width)
+
+    def pixels(self, grid: Grid) -> Size:
+        """Give the smallest image that has this grid."""
+        whole = grid.pixels(self.step)
+        if self.window is None:
+            return whole
+        return Size(
+            whole.height - self.step.height + self.window.height,
+            whole.width - self.step.width + self.window.width,
+        )
+
+    def __str__(self) -> str:
+        return str(self.step) if self.window is None else f"{self.window}, step {self.step}"
+
+
 def _nearest(size: Size, patch: Size) -> tuple[Size | None, Size]:
     def around(pixels: int, step: int) -> tuple[int, int]:
         return pixels // step * step, -(-pixels // step) * step

@@ -79,7 +79,7 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     from resize_pos.measures.lone import measure_lone
 
     stored = stored_grid(table.role, table.grid)
-    parts = table.layout.unfold(array, table.prefix, stored, table.suffix)
+    parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
     grid = parts.grid.astype(np.float64)
     numbers = measure_lone(grid)
     kind = _kind(numbers)

@@ -1,18 +1,18 @@
 """Settle prefix, grid and suffix of one table from evidence, or refuse with every answer left.
 
-In order: what flags state, what the file says about itself, what a config beside it says, and a
-single square that the candidates allow. Compare grids, never row counts.
+In order: what flags state, what the file says about itself, what a config beside it says, a single
+square that the candidates allow, and the table's own values. Compare grids, never row counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resize_pos.errors import GeometryError
-from resize_pos.families import Family, Owner
-from resize_pos.geometry import Grid, Size
+from resize_pos.families import Owner
+from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.tensors import TensorInfo
 
 _MOST_LISTED = 8
@@ -45,6 +45,35 @@ class Geometry:
     grid: Grid
     suffix: int
     evidence: tuple[str, ...]
+    frames: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read the rows of a table: prefix + frames · grid + suffix."""
+
+    prefix: Candidate
+    grid: Grid
+    suffix: Candidate
+    frames: int = 1
+
+    def __str__(self) -> str:
+        cells = str(self.grid) if self.frames == 1 else f"{self.frames}×{self.grid}"
+        parts = [str(self.prefix.count)] if self.prefix.count else []
+        parts += [cells, *([str(self.suffix.count)] if self.suffix.count else [])]
+        total = self.prefix.count + self.frames * self.grid.cells + self.suffix.count
+        return f"{total} = {' + '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a look at the values says about readings that compete."""
+
+    choice: Reading | None  # None: they do not tell
+    words: str
+
+
+Judge = Callable[[Sequence[Reading]], Opinion]
 
 
 def candidates(
@@ -71,101 +100,128 @@ def candidates(
     return tuple(found.values())
 
 
-def kernel_patch(
-    family: Family, stem: str, tensors: Mapping[str, TensorInfo]
-) -> tuple[Size, str] | None:
-    """Read the patch size off the patch-embedding kernel, convolution or linear."""
-    for name in (stem + sibling for sibling in family.patch):
-        shape = tensors[name].shape if name in tensors else ()
-        if len(shape) == 4:
-            return Size(shape[2], shape[3]), f"{name} is a {shape[2]}×{shape[3]} kernel"
-        side = math.isqrt(shape[1] // 3) if len(shape) == 2 else 0
-        if side and side * side * 3 == shape[1]:
-            return Size(side, side), f"{name} reads {side}×{side}×3 pixels"
-    return None
-
-
 def settle(
     name: str,
     rows: int,
     prefixes: Sequence[Candidate],
     suffixes: Sequence[Candidate],
     hypotheses: Iterable[Hypothesis],
-    patch: Size | None,
+    tiling: Tiling | None,
+    *,
+    timed: bool = False,
+    judge: Judge | None = None,
 ) -> Geometry:
-    """Solve rows = prefix + h·w + suffix over the typed candidates."""
+    """Solve rows = prefix + frames·h·w + suffix over the typed candidates."""
     remarks: list[str] = []
     pairs = [(p, s) for p in prefixes for s in suffixes if p.count + s.count < rows]
     for hypothesis in hypotheses:
-        left = rows - hypothesis.grid.cells
-        fits = [(p, s) for p, s in pairs if p.count + s.count == left]
+        fits = _fits(rows, pairs, hypothesis.grid, timed)
         if len(fits) == 1:
-            return _settled(hypothesis.grid, *fits[0], [*remarks, hypothesis.reason])
+            return settled(fits[0], [*remarks, hypothesis.reason])
         if fits:
-            raise _ambiguous(name, rows, [(p, hypothesis.grid, s) for p, s in fits])
+            raise _ambiguous(name, rows, fits)
         if hypothesis.binding:
-            raise _disagreement(name, rows, hypothesis, pairs, patch)
+            raise _disagreement(name, rows, hypothesis, pairs, tiling)
         remarks.append(f"{hypothesis.reason}, which does not fit {rows} rows")
+    if timed:
+        raise _ambiguous(name, rows, _tubes(rows, pairs), timed=True)
     squares = _squares(rows, pairs)
     if len(squares) == 1:
-        prefix, grid, suffix = squares[0]
-        return _settled(grid, prefix, suffix, [*remarks, "the only square that fits"])
-    raise _ambiguous(name, rows, squares or _rectangles(rows, pairs))
+        return settled(squares[0], [*remarks, ONLY_SQUARE])
+    answers = readings(rows, pairs)
+    opinion = judge(answers) if judge is not None and answers else None
+    if opinion is not None and opinion.choice is not None:
+        return settled(opinion.choice, [*remarks, opinion.words])
+    raise _ambiguous(name, rows, squares or answers, opinion)
 
 
-def _settled(grid: Grid, prefix: Candidate, suffix: Candidate, reasons: Sequence[str]) -> Geometry:
-    owners = [c.reason for c in (prefix, suffix) if c.count or c.reason.startswith("--")]
-    return Geometry(prefix.count, grid, suffix.count, (*reasons, *owners))
+ONLY_SQUARE = "the only square that fits"
 
 
-_Answer = tuple[Candidate, Grid, Candidate]
+def settled(reading: Reading, reasons: Sequence[str]) -> Geometry:
+    """Turn the reading that was chosen into an answer."""
+    owners = [
+        c.reason for c in (reading.prefix, reading.suffix) if c.count or c.reason.startswith("--")
+    ]
+    evidence = (*reasons, *owners)
+    return Geometry(
+        reading.prefix.count, reading.grid, reading.suffix.count, evidence, reading.frames
+    )
+
+
 _Pairs = Sequence[tuple[Candidate, Candidate]]
 
 
-def _squares(rows: int, pairs: _Pairs) -> list[_Answer]:
+def readings(rows: int, pairs: _Pairs) -> list[Reading]:
+    """List every grid that the candidates allow, the squarest first."""
+    found: list[Reading] = []
+    for prefix, suffix in pairs:
+        cells = rows - prefix.count - suffix.count
+        sides = [side for side in range(1, math.isqrt(cells) + 1) if cells % side == 0]
+        grids = {Grid(*pair) for a in sides for pair in ((a, cells // a), (cells // a, a))}
+        narrow = [
+            g for g in grids if max(g.height, g.width) <= _WIDEST_ASPECT * min(g.height, g.width)
+        ]
+        narrow.sort(key=lambda g: (abs(math.log(g.width / g.height)), g.height))
+        found += [Reading(prefix, grid, suffix) for grid in narrow]
+    return found
+
+
+def _fits(rows: int, pairs: _Pairs, grid: Grid, timed: bool) -> list[Reading]:
+    found = []
+    for prefix, suffix in pairs:
+        frames, rest = divmod(rows - prefix.count - suffix.count, grid.cells)
+        if rest == 0 and (frames == 1 or (timed and frames > 1)):
+            found.append(Reading(prefix, grid, suffix, frames))
+    return found
+
+
+def _squares(rows: int, pairs: _Pairs) -> list[Reading]:
+    return [reading for reading in readings(rows, pairs) if reading.grid.is_square]
+
+
+def _tubes(rows: int, pairs: _Pairs) -> list[Reading]:
+    """List every number of frames that leaves a square grid, the most square video first."""
     found = []
     for prefix, suffix in pairs:
         cells = rows - prefix.count - suffix.count
-        side = math.isqrt(cells)
-        if side * side == cells:
-            found.append((prefix, Grid(side, side), suffix))
-    return found
+        for side in range(2, math.isqrt(cells) + 1):
+            if cells % (side * side) == 0:
+                found.append(Reading(prefix, Grid(side, side), suffix, cells // side**2))
+    return sorted(found, key=lambda r: abs(math.log(r.frames / r.grid.height)))
 
 
-def _rectangles(rows: int, pairs: _Pairs) -> list[_Answer]:
-    found: list[_Answer] = []
-    for prefix, suffix in pairs:
-        cells = rows - prefix.count - suffix.count
-        grids = [Grid(h, cells // h) for h in range(1, cells + 1) if cells % h == 0]
-        grids = [
-            g for g in grids if max(g.height, g.width) <= _WIDEST_ASPECT * min(g.height, g.width)
-        ]
-        grids.sort(key=lambda g: (abs(math.log(g.width / g.height)), g.height))
-        found += [(prefix, grid, suffix) for grid in grids]
-    return found
-
-
-def _ambiguous(name: str, rows: int, answers: Sequence[_Answer]) -> GeometryError:
+def _ambiguous(
+    name: str,
+    rows: int,
+    answers: Sequence[Reading],
+    opinion: Opinion | None = None,
+    *,
+    timed: bool = False,
+) -> GeometryError:
+    look = f" {opinion.words}." if opinion is not None else ""
     if not answers:
         return GeometryError(
-            f"{name} has {rows} rows, which no grid fits with the prefixes known for its family.",
+            f"{name} has {rows} rows, which no grid fits with the prefixes known for its family."
+            f"{look}",
             hint="state the grid with --from-grid HxW, and --prefix N for the rows before it.",
         )
-    shown = "; ".join(_sum(*answer) for answer in answers[:_MOST_LISTED])
+    shown = "; ".join(str(answer) for answer in answers[:_MOST_LISTED])
     more = f"; and {len(answers) - _MOST_LISTED} more" if len(answers) > _MOST_LISTED else ""
     flags = ["--from-grid HxW"]
-    if len({answer[0].count for answer in answers}) > 1:
+    if len({answer.prefix.count for answer in answers}) > 1:
         flags.append("--prefix N")
-    if len({answer[2].count for answer in answers}) > 1:
+    if len({answer.suffix.count for answer in answers}) > 1:
         flags.append("--suffix N")
+    kind = " (frames × height × width)" if timed else ""
     return GeometryError(
-        f"{name} has {rows} rows, which can be read as {shown}{more}.",
+        f"{name} has {rows} rows, which can be read as {shown}{more}{kind}.{look}",
         hint=f"settle it with {' or '.join(flags)}, or with --from SIZE (height × width).",
     )
 
 
 def _disagreement(
-    name: str, rows: int, hypothesis: Hypothesis, pairs: _Pairs, patch: Size | None
+    name: str, rows: int, hypothesis: Hypothesis, pairs: _Pairs, tiling: Tiling | None
 ) -> GeometryError:
     grid = hypothesis.grid
     left = rows - grid.cells
@@ -179,8 +235,8 @@ def _disagreement(
     squares = _squares(rows, pairs)
     if not squares:
         return GeometryError(message, hint="state the grid in the file with --from-grid HxW.")
-    prefix, square, suffix = squares[0]
-    truth = _sum(prefix, square, suffix)
+    square = squares[0].grid
+    truth = str(squares[0])
     size = hypothesis.size
     if size is not None and not (size.height % square.height or size.width % square.width):
         other = Size(size.height // square.height, size.width // square.width)
@@ -188,17 +244,9 @@ def _disagreement(
             message,
             hint=f"{truth} fits {size} px at patch {other}; pass --patch {other}, or drop --from.",
         )
-    if patch is not None:
-        truth += f" is a {square.pixels(patch)} px / patch {patch} checkpoint"
+    if tiling is not None:
+        truth += f" is a {tiling.pixels(square)} px / patch {tiling} checkpoint"
     return GeometryError(message, hint=f"{truth}; drop --from, or correct it.")
-
-
-def _sum(prefix: Candidate, grid: Grid, suffix: Candidate) -> str:
-    parts = [str(c.count) for c in (prefix,) if c.count]
-    parts.append(str(grid))
-    parts += [str(c.count) for c in (suffix,) if c.count]
-    total = prefix.count + grid.cells + suffix.count
-    return f"{total} = {' + '.join(parts)}"
 
 
 def _rows(count: int) -> str:

@@ -13,7 +13,15 @@ from resize_pos.recognition import recognise_fixed
 from resize_pos.request import Request, as_lengths
 from resize_pos.rules import RULES
 from resize_pos.rules.base import Match, Surroundings
-from resize_pos.tables import Located, NearMiss, PositionTable, Unsettled, is_all_text
+from resize_pos.rules.kernel import kernel_tables
+from resize_pos.tables import (
+    LeftAlone,
+    Located,
+    NearMiss,
+    PositionTable,
+    Unsettled,
+    is_all_text,
+)
 from resize_pos.tensors import TensorInfo
 
 _SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
@@ -26,9 +34,12 @@ def locate_tables(around: Surroundings) -> Located:
     names = _known_names(_eligible(around.request))
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}
     near_misses: list[NearMiss] = []
+    left_alone: list[LeftAlone] = []
     for tensor in around.tensors.values():
         match, objections = _match(tensor, around, names.stems(tensor.name))
-        if match is not None:
+        if isinstance(match, LeftAlone):
+            left_alone.append(match)
+        elif match is not None:
             matches[match.family.role].append(match)
         elif objections or _SOUNDS_LIKE.search(tensor.name):
             reason = "; ".join(objections) or "no family knows this name"
@@ -38,26 +49,32 @@ def locate_tables(around: Surroundings) -> Located:
     tables: dict[str, PositionTable] = {}
     unsettled: list[Unsettled] = []
     for role, rule in RULES.items():
-        for match in matches[role]:
+        # A table that follows another one is settled after it.
+        for match in sorted(matches[role], key=lambda match: match.family.follows is not None):
+            assert rule.settle is not None
             try:
                 table = rule.settle(match, around, tables)
                 tables[match.tensor.name] = recognise_fixed(table, around.read, around.peek)
             except GeometryError as error:
                 unsettled.append(Unsettled(match.tensor, match.family, error))
+    if around.request.to_patch is not None:
+        kernels = kernel_tables(tables.values(), around.tensors)
+        tables |= {table.name: table for table in kernels}
     ordered = tuple(tables[name] for name in around.tensors if name in tables)
-    return Located(ordered, tuple(unsettled), tuple(near_misses))
+    return Located(ordered, tuple(unsettled), tuple(near_misses), tuple(left_alone))
 
 
 def _eligible(request: Request) -> tuple[Family, ...]:
     if request.pattern is not None and request.axes is not None:
         return (custom_family(request.pattern, request.axes),)
+    known = tuple(family for family in known_families() if family.role is not Role.KERNEL)
     if request.family is not None:
         # --family settles which family of its role a name belongs to; the other roles stay known.
         chosen = replace(family_named(request.family), models=(), named=None)
-        absolute = chosen.role is Role.ABSOLUTE
-        others = (f for f in known_families() if not (absolute and f.role is Role.ABSOLUTE))
+        grids = (Role.ABSOLUTE, Role.REFERENCE)
+        others = (f for f in known if not (chosen.role in grids and f.role in grids))
         return (chosen, *others)
-    return known_families()
+    return known
 
 
 class _Names:
@@ -90,12 +107,14 @@ def _known_names(families: tuple[Family, ...]) -> _Names:
 
 def _match(
     tensor: TensorInfo, around: Surroundings, named: Sequence[tuple[Family, str]]
-) -> tuple[Match | None, list[str]]:
+) -> tuple[Match | LeftAlone | None, list[str]]:
     objections: list[str] = []
     matches: list[Match] = []
     for family, stem in named:
         objection = family.objection(stem, around.tensors, tensor.shape)
-        layout = family.layout(tensor.shape)
+        if not objection and family.role is Role.INERT and not matches:
+            return LeftAlone(tensor, family), []
+        layout = family.layout(tensor.shape, stem, around.tensors)
         if objection or layout is None:
             objections.append(f"not {family.name}: {objection}")
             continue

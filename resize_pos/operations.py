@@ -189,4 +189,37 @@ class SinCos:
         return f"sin-cos ({self.table.formula}), {self.mode} coordinates"
 
 
-Operation = Resample | ResampleOffsets | Rebuild | Lengthen | SinCos
+@dataclass(frozen=True, slots=True)
+class ResampleKernel:
+    """Resize a patch embedding so that it sees a resized image as the old one saw the original."""
+
+    resampling: Resampling
+
+    @property
+    def method_name(self) -> str:
+        """How the report names it."""
+        return f"pseudo-inverse {self.resampling.method}"
+
+    def __str__(self) -> str:
+        return f"pseudo-inverse of {self.resampling}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetLength:
+    """Cut a looked-up table off, or extend it by repeating its last row."""
+
+    @property
+    def resampling(self) -> None:
+        """Nothing is interpolated."""
+        return
+
+    @property
+    def method_name(self) -> str:
+        """How the report names it."""
+        return "rows"
+
+    def __str__(self) -> str:
+        return "rows kept, the last one repeated"
+
+
+Operation = Resample | ResampleOffsets | Rebuild | Lengthen | SinCos | ResampleKernel | SetLength

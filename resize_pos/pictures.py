@@ -66,7 +66,7 @@ class StepPictures:
 def picture_table(table: PositionTable, array: NDArray[Any]) -> TablePictures:
     """Compute everything there is to draw of a stored table."""
     stored = stored_grid(table.role, table.grid)
-    parts = table.layout.unfold(array, table.prefix, stored, table.suffix)
+    parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
     grid = parts.grid.astype(np.float64)
     return picture_grid(grid, parts.prefix.astype(np.float64))
 
@@ -76,7 +76,7 @@ def picture_step(step: Step, before: NDArray[Any], after: NDArray[Any]) -> StepP
     return StepPictures(
         step.table.name,
         picture_table(step.table, before),
-        picture_table(replace(step.table, grid=step.target), after),
+        picture_table(replace(step.table, grid=step.target, frames=step.frames), after),
     )
 
 

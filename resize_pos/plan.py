@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from resize_pos.config_edits import plan_config_edits
+from resize_pos.config_edits import NO_CONFIG, plan_config_edits
 from resize_pos.config_values import ConfigEdit, Transfer
 from resize_pos.configs import Document
-from resize_pos.errors import TableError, UsageError
+from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.families import Role
-from resize_pos.geometry import Grid, Size
-from resize_pos.operations import SinCos, SinCosMode
+from resize_pos.geometry import Grid, Size, Tiling
+from resize_pos.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.request import Request, as_lengths
 from resize_pos.rules import RULES
 from resize_pos.rules.sequence import require_lengths
-from resize_pos.tables import Action, Located, NearMiss, PositionTable, Step, Unsettled, keep
+from resize_pos.tables import (
+    Action,
+    LeftAlone,
+    Located,
+    NearMiss,
+    PositionTable,
+    Step,
+    Unsettled,
+    keep,
+)
 from resize_pos.tensors import DTYPES
+from resize_pos.windows import Follows
 
 _IMAGE = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
+_GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE, Role.KERNEL})
+_BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # only flags of their own change them
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,13 @@ class Plan:
     to_size: Size | None
     near_misses: tuple[NearMiss, ...]
     config_edits: tuple[ConfigEdit, ...] = ()
+    left_alone: tuple[LeftAlone, ...] = ()
+
+    @property
+    def depends(self) -> bool:
+        """Whether anything in the file depends on the resolution."""
+        apart = (*_BY_THEMSELVES, Role.SEQUENCE)
+        return any(step.table.role not in apart for step in self.steps)
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -62,25 +81,43 @@ def make_plan(
     for unsettled in located.unsettled:
         if unsettled.family.role in blocking:
             raise unsettled.error
-    if asked & _IMAGE and not any(table.role in _IMAGE for table in located.tables):
-        raise _nothing_found(located, request)
+    if asked & _IMAGE and not any(t.role in _IMAGE | _BY_THEMSELVES for t in located.tables):
+        named = request.pattern is not None or request.family is not None
+        if named or located.near_misses or located.tables:
+            raise _nothing_found(located, request)
     _require_windows(located, request)
+    _require_time(located, request)
+    _require_patches(located, request)
     require_lengths(located.tables, located.unsettled, request)
     planned: dict[str, Step] = {}
     for role, rule in RULES.items():
-        for table in located.tables:
-            if table.role is role:
-                follows = role in asked or role is Role.DERIVED
-                step = rule.plan(table, request, planned) if follows else _unasked(table)
-                planned[table.name] = _regenerated(step, request)
+        of_role = [table for table in located.tables if table.role is role]
+        if role in _GRIDS:
+            # A table that follows another, or has to borrow its patch size, comes after it.
+            of_role.sort(key=lambda t: (t.follows is not None, t.patch is None))
+        follows = role in asked or role is Role.DERIVED or role in _BY_THEMSELVES
+        for table in of_role:
+            step = rule.plan(table, request, planned) if follows else _unasked(table)
+            planned[table.name] = _regenerated(step, request)
     steps = tuple(planned[table.name] for table in located.tables)
     steps += tuple(_left_open(entry) for entry in located.unsettled)
     for step in steps:
         if step.action is Action.RESIZE:
             _require_floating(step.table)
-    from_size, to_size = _sizes(steps)
+    _require_one_grid(steps, request)
+    _require_one_size(steps, request)
+    from_size, to_size = _sizes(steps, request)
+    _require_no_config(steps, documents or {})
     edits = plan_config_edits(documents or {}, Transfer.of(steps, images_too=request.to_image))
-    return Plan(request, steps, from_size, to_size or request.to_size, located.near_misses, edits)
+    return Plan(
+        request,
+        steps,
+        from_size,
+        to_size or request.to_size,
+        located.near_misses,
+        edits,
+        located.left_alone,
+    )
 
 
 def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
@@ -93,6 +130,8 @@ def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
         tags.append(by_grid if size is None else str(size))
     if window is not None:
         tags.append(f"window{Size(window.height, window.width)}")
+    more = {"patch": request.to_patch, "frames": request.to_frames, "rows": request.to_rows}
+    tags += [f"{word}{value}" for word, value in more.items() if value is not None]
     if request.to_length is not None:
         mixed = any(step.table.role in _IMAGE for step in plan.steps)
         tags.append(f"length{request.to_length}" if mixed else str(request.to_length))
@@ -107,6 +146,12 @@ def _asked(request: Request) -> frozenset[Role]:
         roles |= {*_IMAGE, Role.DERIVED}
     if request.to_window is not None:
         roles |= {Role.RELATIVE, Role.DISTANCE, Role.DERIVED}
+    if request.to_patch is not None or request.to_frames is not None:
+        roles |= {Role.ABSOLUTE, Role.DERIVED}
+    if request.to_patch is not None:
+        roles.add(Role.KERNEL)
+    if request.to_rows is not None:
+        roles.add(Role.INDEX)
     return frozenset(roles)
 
 
@@ -121,8 +166,7 @@ def _unasked(table: PositionTable) -> Step:
 def _left_open(unsettled: Unsettled) -> Step:
     """Keep a table that nobody asked about, although its rows could not be told apart."""
     tensor, family = unsettled.tensor, unsettled.family
-    layout = family.layout(tensor.shape)
-    assert layout is not None
+    layout = family.layout(tensor.shape) or family.axes[0]
     grid = Grid(1, layout.rows(tensor.shape))
     table = PositionTable(tensor, family, "", layout, grid, evidence=(unsettled.error.message,))
     return _unasked(table)
@@ -156,11 +200,12 @@ def _regenerated(step: Step, request: Request) -> Step:
     )
 
 
-def _sizes(steps: tuple[Step, ...]) -> tuple[Size | None, Size | None]:
+def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size | None]:
     for step in steps:
-        patch = step.table.patch
-        if patch is not None:
-            return step.table.grid.pixels(patch), step.target.pixels(patch)
+        table, tiling = step.table, step.table.tiling
+        if tiling is not None and table.follows is None and {"h", "w"} <= table.layout.axes:
+            cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
+            return tiling.pixels(table.grid), cut.pixels(step.target)
     return None, None
 
 
@@ -171,6 +216,67 @@ def _require_windows(located: Located, request: Request) -> None:
         f"--to-window {request.to_window}: no table in this file follows a window.",
         hint="pass --to SIZE; `resize-pos inspect` says what each table follows.",
     )
+
+
+def _require_time(located: Located, request: Request) -> None:
+    if request.to_frames is not None and not any(t.layout.has_time for t in located.tables):
+        raise TableError("--to-frames: no table in this file has a time axis.")
+
+
+def _require_patches(located: Located, request: Request) -> None:
+    """Refuse another patch size where relative tables count their cells by the old one."""
+    for table in located.tables:
+        rule = table.family.windows
+        tied = rule is not None and rule.follows in (Follows.IMAGE, Follows.GLOBAL)
+        if request.to_patch is not None and tied and table.role in _IMAGE:
+            raise TableError(
+                f"--to-patch {request.to_patch}: {table.name} is a relative table that follows "
+                "the image, and such tables are only transferred at their own patch size."
+            )
+
+
+def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document]) -> None:
+    """Refuse what configs would have to say and are not taught to: patch sizes, frames, rows."""
+    for step in steps:
+        unsaid = isinstance(step.operation, ResampleKernel | SetLength)
+        if documents and (unsaid or step.frames != step.table.frames):
+            raise TableError(
+                f"{step.table.name} changes ({step.reason}), and the configs beside it would still "
+                "say the old number.",
+                hint=f"{NO_CONFIG[:-1]}, and edit the configs by hand.",
+            )
+
+
+def _require_one_size(steps: Sequence[Step], request: Request) -> None:
+    """Refuse one target for towers that see images of different sizes."""
+    sizes: dict[Size, str] = {}
+    for step in steps:
+        table, tiling = step.table, step.table.tiling
+        on_its_own = table.role is Role.ABSOLUTE and table.follows is None
+        if on_its_own and tiling is not None and {"h", "w"} <= table.layout.axes:
+            sizes.setdefault(tiling.pixels(table.grid), table.name)
+    if request.to_size is not None and len(sizes) > 1:
+        shown = ", ".join(f"{name} {size} px" for size, name in sizes.items())
+        raise GeometryError(
+            f"--to {request.to_size}: the towers in this file see images of different sizes "
+            f"({shown}).",
+            hint="name the table to change with --pattern REGEX and --axes PATTERN.",
+        )
+
+
+def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
+    """Refuse `--to-grid` where stages or branches have grids of their own."""
+    grids = {
+        step.table.grid: step.table.name
+        for step in steps
+        if step.table.role is Role.ABSOLUTE and {"h", "w"} <= step.table.layout.axes
+    }
+    if request.to_grid is not None and len(grids) > 1:
+        shown = ", ".join(f"{name} {grid}" for grid, name in grids.items())
+        raise UsageError(
+            f"--to-grid {request.to_grid}: the tables have different grids ({shown}).",
+            hint="pass --to SIZE, from which each grid follows.",
+        )
 
 
 def _require_floating(table: PositionTable) -> None:

@@ -34,6 +34,7 @@ def record(plan: Plan, tables: Mapping[str, NDArray[Any]]) -> Mapping[str, str]:
                 "to": [step.target.height, step.target.width],
                 "prefix": step.table.prefix,
                 "suffix": step.table.suffix,
+                **({"frames": step.frames} if step.table.layout.has_time else {}),
             }
             for step in steps
         },
@@ -101,6 +102,7 @@ def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
                 Grid(int(entry["to"][0]), int(entry["to"][1])),
                 int(entry["suffix"]),
                 ("recorded in the file by an earlier conversion",),
+                int(entry.get("frames", 1)),
             )
             for name, entry in tables
         }

@@ -51,7 +51,8 @@ def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) 
 def _could_be(table: PositionTable) -> bool:
     channels_last = table.layout.terms[-1:] == ("d",)  # a lone number has no axes
     known = table.tensor.dtype in _ONE
-    return table.role in _ROLES and channels_last and known and table.grid.cells > 1
+    plain = not {"t", "H", "W"} & table.layout.axes  # the formulas know neither time nor blocks
+    return table.role in _ROLES and channels_last and known and plain and table.grid.cells > 1
 
 
 def _starts(table: PositionTable) -> tuple[int, ...]:

@@ -44,6 +44,11 @@ class Request:
     from_length: int | None = None
     lengthen: Lengthen | None = None  # None: not chosen
     sincos: SinCosMode | None = None  # None: as the formula suggests
+    to_patch: Size | None = None
+    to_frames: int | None = None
+    to_rows: int | None = None  # of raw-index tables
+    reference_grids: str = "keep"
+    force_interpolate: bool = False
 
     @property
     def to_image(self) -> bool:
@@ -76,6 +81,11 @@ class Request:
         length_method: str | None = None,
         fill: str | None = None,
         sincos: str | None = None,
+        to_patch: SizeLike | None = None,
+        to_frames: int | None = None,
+        to_rows: int | None = None,
+        reference_grids: str = "keep",
+        force_interpolate: bool = False,
     ) -> Request:
         """Read loosely typed options; refuse what is malformed or contradicts itself."""
         _exclusive(("--to", to), ("--to-grid", to_grid))
@@ -100,6 +110,11 @@ class Request:
             raise UsageError(
                 f"--sincos {sincos!r} is not known.", hint=f"use {', '.join(SinCosMode)}."
             )
+        for name, count in (("--to-frames", to_frames), ("--to-rows", to_rows)):
+            if count is not None and count < 1:
+                raise UsageError(f"{name} {count} must be at least 1.")
+        if reference_grids not in ("keep", "resize"):
+            raise UsageError(f"--reference-grids {reference_grids!r} is neither keep nor resize.")
         return cls(
             to_size=None if to is None else Size.parse(to, "--to"),
             to_grid=None if to_grid is None else Grid.parse(to_grid, "--to-grid"),
@@ -121,6 +136,11 @@ class Request:
             from_length=from_length,
             lengthen=None if length_method is None else Lengthen.parse(length_method, fill),
             sincos=None if sincos is None else SinCosMode(sincos),
+            to_patch=None if to_patch is None else Size.parse(to_patch, "--to-patch"),
+            to_frames=to_frames,
+            to_rows=to_rows,
+            reference_grids=reference_grids,
+            force_interpolate=force_interpolate,
         )
 
 

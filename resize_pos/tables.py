@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
-from resize_pos.geometry import Grid, Size
+from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.layout import Layout
 from resize_pos.operations import Operation, SinCosTable
 from resize_pos.tensors import TensorInfo
@@ -40,6 +40,10 @@ class PositionTable:
     reach: Reach | None = None  # what is known of a relative table's window
     state: StateOf | None = None  # set: not a table, but an optimizer's state of one
     fixed: SinCosTable | None = None  # the sin-cos formula that its values follow
+    window: Size | None = None  # what one cell sees, where patches overlap
+    frames: int = 1  # grids in the table, one per frame or tube of frames
+    tube: int = 1  # frames per cell
+    kernel: str | None = None  # the patch embedding that gave the patch size
 
     @property
     def name(self) -> str:
@@ -52,6 +56,19 @@ class PositionTable:
         return self.family.role
 
     @property
+    def tiling(self) -> Tiling | None:
+        """How the image is cut into cells, where that is known."""
+        return None if self.patch is None else Tiling(self.patch, self.window)
+
+    @property
+    def pixels(self) -> Size | None:
+        """The size of the image that its grid covers, where it tells one."""
+        tells = self.role not in (Role.REFERENCE, Role.KERNEL) and not self.family.scaled
+        if self.tiling is None or not tells or not {"h", "w"} <= self.layout.axes:
+            return None
+        return self.tiling.pixels(self.grid)
+
+    @property
     def kind(self) -> str:
         """What it is, for the report: its role, or that it is an optimizer's."""
         return self.role.value if self.state is None else "optimizer"
@@ -62,10 +79,13 @@ class PositionTable:
         return self.grid.cells
 
 
+_OF_IMAGES = {Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
+
+
 def is_all_text(roles: Iterable[Role]) -> bool:
     """Whether tables of these roles say something about a text and nothing about an image."""
     present = set(roles)
-    return Role.SEQUENCE in present and not present & {Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE}
+    return Role.SEQUENCE in present and not present & _OF_IMAGES
 
 
 class Action(StrEnum):
@@ -88,6 +108,7 @@ class Step:
     operation: Operation | None  # None: the bytes are kept
     reason: str
     own_convention: str | None = None  # the family's own, where it differs from what is done
+    frames: int = 1  # after the step
 
 
 def stored_grid(role: Role, grid: Grid) -> Grid:
@@ -99,7 +120,8 @@ def stored_grid(role: Role, grid: Grid) -> Grid:
 
 def keep(table: PositionTable, reason: str) -> Step:
     """Plan to leave a table as it is."""
-    return Step(table, Action.KEEP, table.grid, table.tensor.shape, None, reason)
+    shape = table.tensor.shape
+    return Step(table, Action.KEEP, table.grid, shape, None, reason, frames=table.frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +142,21 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A tensor that sounds like a position table and is known not to depend on the resolution."""
+
+    tensor: TensorInfo
+    family: Family
+
+
+@dataclass(frozen=True, slots=True)
 class Located:
     """Everything that a look at names and shapes found."""
 
     tables: tuple[PositionTable, ...]
     unsettled: tuple[Unsettled, ...]
     near_misses: tuple[NearMiss, ...]
+    left_alone: tuple[LeftAlone, ...] = ()
 
     @property
     def all_text(self) -> bool:

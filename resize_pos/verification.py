@@ -172,8 +172,8 @@ def image_size(container: Container, request: Request, locate: Locate) -> Size:
     """Give the image size that a checkpoint is for."""
     located = locate(container, replace(request, to_size=None, to_grid=None))
     for table in located.tables:
-        if table.patch is not None:
-            return table.grid.pixels(table.patch)
+        if table.pixels is not None:
+            return table.pixels
     if request.from_size is not None:
         return request.from_size
     raise GeometryError(
@@ -197,8 +197,8 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
         if table.name not in known or not tied:
             continue
         found = known[table.name]
-        if table.patch is not None:
-            return replace(request, to_size=found.grid.pixels(table.patch))
+        if table.pixels is not None and table.tiling is not None:
+            return replace(request, to_size=table.tiling.pixels(found.grid))
         return replace(request, to_grid=found.grid)
     if request.to_window is not None or request.to_length is not None:
         return request
@@ -290,7 +290,7 @@ def explain(
     resampling = None if made_by is None else made_by.resampling
     measured = measure_table(step, before, after, around, resampling)
     source_health = examine(table, before)
-    health = examine(replace(table, grid=step.target), after)
+    health = examine(replace(table, grid=step.target, frames=step.frames), after)
     stretched = resampling_of(step) is not None
     checks = judge(
         measured,

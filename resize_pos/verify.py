@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from resize_pos.configs import Document, config_sizes
 from resize_pos.containers.base import Container
-from resize_pos.errors import OutputError, TableError
+from resize_pos.errors import GeometryError, OutputError, TableError
+from resize_pos.infer import ONLY_SQUARE, Candidate, Reading, readings
 from resize_pos.locate import locate_tables
-from resize_pos.operations import Rebuild
+from resize_pos.operations import Rebuild, ResampleKernel, SetLength
 from resize_pos.plan import Plan, make_plan
 from resize_pos.provenance import planned_geometry, recorded_geometry
 from resize_pos.rules.base import Surroundings
-from resize_pos.tables import Action, Step, stored_grid
+from resize_pos.smoothness import contradiction
+from resize_pos.tables import Action, PositionTable, Step, stored_grid
 from resize_pos.tensors import TensorInfo
 
 
@@ -30,6 +32,22 @@ def require_finite(name: str, array: NDArray[Any], where: str) -> None:
             f"{where}: {name} holds {int(bad.sum())} values that are NaN or Inf, the first at "
             f"{list(first)}.",
             hint="the checkpoint is damaged or diverged in training; nothing was written.",
+        )
+
+
+def require_plausible(table: PositionTable, array: NDArray[Any]) -> None:
+    """Hold a grid that was taken for square, for want of evidence, against the values."""
+    pieces = table.layout.blocks(array.shape).cells * table.frames
+    if ONLY_SQUARE not in table.evidence or pieces > 1:
+        return
+    prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
+    taken = Reading(prefix, table.grid, suffix)
+    rows = table.layout.rows(array.shape)
+    words = contradiction(array, table.layout, taken, readings(rows, [(prefix, suffix)]))
+    if words is not None:
+        raise GeometryError(
+            f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",
+            hint="state the grid with --from-grid HxW or --from SIZE (height × width).",
         )
 
 
@@ -57,7 +75,7 @@ def check_output(
         from_length=request.to_length if request.from_length else None,
     )
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
-    around = Surroundings(output.tensors, again, config_sizes(documents or {}), known)
+    around = Surroundings(output.tensors, again, config_sizes(documents or {}), known, output.read)
     after = make_plan(locate_tables(around), again, documents)
     if after.config_edits:
         raise OutputError(f"the configs written are not final: {after.config_edits[0]}.")
@@ -87,11 +105,12 @@ def _check_shapes(
 
 def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
     table = step.table
-    if isinstance(step.operation, Rebuild) or step.action is Action.KEEP:
+    unlike = (Rebuild, ResampleKernel, SetLength)  # nothing stands beside a grid in these
+    if isinstance(step.operation, unlike) or step.action is Action.KEEP:
         return
     source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
-    old = table.layout.unfold(before, table.prefix, source, table.suffix)
-    new = table.layout.unfold(after, table.prefix, target, table.suffix)
+    old = table.layout.unfold(before, table.prefix, source, table.suffix, table.frames)
+    new = table.layout.unfold(after, table.prefix, target, table.suffix, step.frames)
     for kept, written in ((old.prefix, new.prefix), (old.suffix, new.suffix)):
         if kept.tobytes() != written.tobytes():
             raise OutputError(f"{table.name}: prefix or suffix rows were not kept bit for bit.")

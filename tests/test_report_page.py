@@ -65,7 +65,9 @@ def test_a_page_stays_small(case: str, report: Any) -> None:
 def pictures(page: Parsed) -> list[Image.Image]:
     found = []
     for attributes in page.all("img"):
-        image: Image.Image = Image.open(io.BytesIO(base64.b64decode(attributes["src"].partition(",")[2])))
+        image: Image.Image = Image.open(
+            io.BytesIO(base64.b64decode(attributes["src"].partition(",")[2]))
+        )
         image.load()
         assert image.size == (int(attributes["width"]), int(attributes["height"]))
         assert len(attributes["alt"]) > 20

@@ -74,6 +74,37 @@ SOURCE_OPTIONS = _stack(
     click.option("--axes", metavar="PATTERN", help='Its layout, such as "1 (p h w s) d".'),
 )
 
+TARGET_OPTIONS = _stack(
+    click.option(
+        "--to-patch",
+        metavar="N|HxW",
+        help="Change the patch size, too: the patch embedding is resized by pseudo-inverse.",
+    ),
+    click.option(
+        "--to-frames",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Frames of a video model; time is kept otherwise.",
+    ),
+    click.option(
+        "--to-rows",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Extend or cut tables that are looked up by row number.",
+    ),
+    click.option(
+        "--reference-grids",
+        type=click.Choice(["keep", "resize"]),
+        default=None,
+        help="Grids that the library resamples while it runs [default: keep].",
+    ),
+    click.option(
+        "--force-interpolate",
+        is_flag=True,
+        help="Interpolate tables for which that is known to be wrong, too.",
+    ),
+)
+
 METHOD_OPTIONS = _stack(
     click.option(
         "--method",

@@ -11,7 +11,7 @@ from resize_pos.api import Inspection
 from resize_pos.cli._render_folder import show_configs
 from resize_pos.cli._terminal import Part, aligned, human_bytes, say, tell, width
 from resize_pos.containers.converted import Conversion
-from resize_pos.families import Family
+from resize_pos.families import Family, Role
 from resize_pos.measures.catalogue import MEASURES
 from resize_pos.report.groups import (
     Group,
@@ -25,7 +25,7 @@ from resize_pos.report.groups import (
     treatment_words,
 )
 from resize_pos.report.value import Report, Status, TableReport
-from resize_pos.tables import PositionTable
+from resize_pos.tables import LeftAlone, PositionTable
 from resize_pos.tensors import TensorInfo
 from resize_pos.verdict import Check, Level
 
@@ -45,12 +45,11 @@ def show_report(report: Report, *, verbose: bool) -> None:
     if report.status is Status.RESIZED:
         show_verdict(report.verdict, reasons_in_words(groups))
     elif report.status is Status.UNCHANGED:
-        fixed = all(table.step.table.family.kept for table in report.tables)
-        why = "no table of it holds a length" if fixed else "it is already at the target"
-        say(f"nothing to do for {report.source.name}: {why}.")
+        say(f"nothing to do for {report.source.name}: {_why_nothing(report)}.")
     else:
         say(f"plan for {report.source.name}; nothing is written.")
     _show_steps(groups)
+    _show_left_alone(report.plan.left_alone)
     for group in changes:
         _show_note(group)
         if verbose:
@@ -65,6 +64,27 @@ def show_report(report: Report, *, verbose: bool) -> None:
     show_configs(report)
     if report.output is not None:
         say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
+
+
+def _why_nothing(report: Report) -> str:
+    tables = [table.step.table for table in report.tables]
+    if tables and all(table.family.kept for table in tables):
+        return "no table of it holds a length"
+    if report.plan.depends or any(table.role is Role.SEQUENCE for table in tables):
+        return "it is already at the target"
+    if tables:
+        return "the library handles its tables itself, for every size"
+    return "nothing in this file depends on the resolution"
+
+
+def _show_left_alone(entries: Sequence[LeftAlone]) -> None:
+    families: dict[str, list[LeftAlone]] = {}
+    for entry in entries:
+        families.setdefault(entry.family.name, []).append(entry)
+    for alike in families.values():
+        name = and_alike(alike[0].tensor.name, len(alike))
+        why = f"{name}: {alike[0].family.why}"
+        tell(why, indent=2, lead=[("kept: ", "dim")], style="dim")
 
 
 def _show_conversion(conversion: Conversion) -> None:
@@ -161,6 +181,7 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
         tell(unsettled.error.message, indent=2, lead=[("not settled", "yellow"), ": "])
         if unsettled.error.hint:
             tell(unsettled.error.hint, indent=2, lead=["hint: "])
+    _show_left_alone(located.left_alone)
     for miss in located.near_misses:
         say((f"not a table: {miss.tensor}", "dim"))
         tell(miss.reason, indent=2, style="dim")
@@ -188,7 +209,8 @@ def _show_tensor(info: TensorInfo, count: int = 1) -> None:
 
 def _show_table(alike: Sequence[PositionTable], inspection: Inspection) -> None:
     table = alike[0]
-    pixels = f", {table.grid.pixels(table.patch)} px at patch {table.patch}" if table.patch else ""
+    tiling = table.tiling
+    pixels = f", {tiling.pixels(table.grid)} px at patch {tiling}" if tiling else ""
     rows = "".join(f", {words.removesuffix(' kept')}" for words in kept_rows(table))
     _show_tensor(table.tensor, len(alike))
     say(f"  {extent_words(table)}{rows}{pixels}")
@@ -212,6 +234,9 @@ def show_families(families: Iterable[Family]) -> None:
         say((family.name, "bold"), f"  {family.role.value}")
         tell(family.title, indent=2)
         say(f"  …{family.key}   {' | '.join(map(str, family.axes))}")
+        for note in (family.why, family.refuse and f"refused: {family.refuse}"):
+            if note:
+                tell(note, indent=2)
         if family.convention is not None:
             own = family.convention
             tell(f"its library resizes it {own.name}-like: {own.resampling}", indent=2)

@@ -9,18 +9,27 @@ from typing import Any
 import click
 
 from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION
+from resize_pos.errors import UsageError
 from resize_pos.families import Family, known_families
 
 
 @click.command("families")
 @JSON_OPTION
+@click.option("--markdown", is_flag=True, help="Print the page docs/families.md.")
 @DEBUG_OPTION
-def command(as_json: bool) -> None:
+def command(as_json: bool, markdown: bool) -> None:
     """List every layout that is known, with where it was read.
 
     \b
       resize-pos families
     """
+    if as_json and markdown:
+        raise UsageError("--json and --markdown exclude each other.")
+    if markdown:
+        from resize_pos.report.registry import families_markdown
+
+        click.echo(families_markdown(known_families()), nl=False)
+        return
     if as_json:
         click.echo(json.dumps([_document(f) for f in known_families()], indent=2))
         return

@@ -78,6 +78,15 @@ def _document(inspection: Inspection) -> dict[str, Any]:
             }
             for entry in located.unsettled
         ],
+        "left_alone": [
+            {
+                "name": entry.tensor.name,
+                "family": entry.family.name,
+                "shape": list(entry.tensor.shape),
+                "reason": entry.family.why,
+            }
+            for entry in located.left_alone
+        ],
         "near_misses": [
             {"name": miss.tensor.name, "shape": list(miss.tensor.shape), "reason": miss.reason}
             for miss in located.near_misses

@@ -14,6 +14,7 @@ from resize_pos.cli._options import (
     METHOD_OPTIONS,
     RUN_OPTIONS,
     SOURCE_OPTIONS,
+    TARGET_OPTIONS,
     TO_OPTIONS,
     command_line,
     make_job,
@@ -27,6 +28,7 @@ from resize_pos.report.value import Report
 @click.command("resize")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @TO_OPTIONS
+@TARGET_OPTIONS
 @SOURCE_OPTIONS
 @METHOD_OPTIONS
 @LENGTH_OPTIONS

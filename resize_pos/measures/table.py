@@ -16,6 +16,7 @@ from resize_pos.measures import energy, loss, place, spectrum
 from resize_pos.measures.attention import find_keys, measure_attention, read_weights
 from resize_pos.measures.catalogue import Measured
 from resize_pos.measures.relative import measure_relative
+from resize_pos.operations import ResampleKernel, SetLength
 from resize_pos.tables import Step, stored_grid
 from resize_pos.tensors import TensorInfo
 from resize_pos.transforms.relative import mirrored
@@ -43,7 +44,12 @@ def measure_table(
         if step.table.role is Role.DISTANCE:
             source, target = mirrored(source), mirrored(target)
         return Measured(measure_relative(source, target))
-    measured = measure_grid(source, target, resampling)
+    if isinstance(step.operation, ResampleKernel | SetLength):
+        return Measured({})  # a kernel or a looked-up row is no place in an image
+    if step.frames != step.table.frames:
+        measured = Measured({})  # there is no source grid to hold a new frame against
+    else:
+        measured = measure_grid(source, target, resampling)
     values = dict(measured.values)
     if old.prefix.size and new.prefix.size:
         values["prefix_to_grid_before"] = energy.prefix_to_grid(old.prefix, source)
@@ -89,8 +95,8 @@ def unfold(step: Step, before: NDArray[Any], after: NDArray[Any]) -> tuple[Unfol
     source = stored_grid(table.role, table.grid)
     target = stored_grid(table.role, step.target)
     return (
-        table.layout.unfold(before, table.prefix, source, table.suffix),
-        table.layout.unfold(after, table.prefix, target, table.suffix),
+        table.layout.unfold(before, table.prefix, source, table.suffix, table.frames),
+        table.layout.unfold(after, table.prefix, target, table.suffix, step.frames),
     )
 
 

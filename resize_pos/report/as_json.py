@@ -22,7 +22,7 @@ from resize_pos.measures.catalogue import Peer
 from resize_pos.report.value import Report, TableReport
 from resize_pos.request import Request
 from resize_pos.sources import source_name
-from resize_pos.tables import PositionTable, Step
+from resize_pos.tables import LeftAlone, PositionTable, Step
 from resize_pos.verdict import LABEL, Check
 
 SCHEMA = "resize-pos/report/1"
@@ -38,7 +38,10 @@ def report_document(report: Report) -> dict[str, Any]:
         "output": None if report.output is None else str(report.output),
         "status": report.status.value,
         "request": request_document(report.plan.request),
-        "tables": [_table_report(table) for table in report.tables],
+        "tables": [
+            *(_table_report(table) for table in report.tables),
+            *(left_alone_document(entry) for entry in report.plan.left_alone),
+        ],
         "copied": {
             "tensors": report.copied.tensors,
             "bytes": report.copied.bytes,
@@ -101,6 +104,7 @@ def request_document(request: Request) -> dict[str, Any]:
         "to_window": request.to_window,
         "from_window": request.from_window,
     }
+    patch = request.to_patch
     return {
         **{key: None if v is None else [v.height, v.width] for key, v in sizes.items()},
         "prefix": request.prefix,
@@ -118,6 +122,11 @@ def request_document(request: Request) -> dict[str, Any]:
         "length_method": None if request.lengthen is None else request.lengthen.method_name,
         "fill": None if request.lengthen is None else request.lengthen.fill,
         "sincos": request.sincos,
+        "to_patch": None if patch is None else [patch.height, patch.width],
+        "to_frames": request.to_frames,
+        "to_rows": request.to_rows,
+        "reference_grids": request.reference_grids,
+        "force_interpolate": request.force_interpolate,
     }
 
 
@@ -128,11 +137,27 @@ def table_document(table: PositionTable) -> dict[str, Any]:
         "family": table.family.name,
         "kind": table.kind,
         "dtype": table.tensor.dtype,
-        "from": _extent(table, table.grid, table.tensor.shape),
+        "from": _extent(table, table.grid, table.tensor.shape, table.frames),
         "prefix": table.prefix,
         "suffix": table.suffix,
         "patch": None if table.patch is None else [table.patch.height, table.patch.width],
         "evidence": list(table.evidence),
+    }
+
+
+def left_alone_document(entry: LeftAlone) -> dict[str, Any]:
+    """Give a tensor that only sounds like a table as plain data."""
+    return {
+        "name": entry.tensor.name,
+        "family": entry.family.name,
+        "kind": entry.family.role.value,
+        "dtype": entry.tensor.dtype,
+        "from": {"shape": list(entry.tensor.shape)},
+        "to": {"shape": list(entry.tensor.shape)},
+        "action": "keep",
+        "reason": entry.family.why,
+        "measures": {},
+        "checks": [],
     }
 
 
@@ -145,7 +170,7 @@ def _table_report(report: TableReport) -> dict[str, Any]:
     return {
         **described,
         "action": step.action.value,
-        "to": _extent(step.table, step.target, step.target_shape),
+        "to": _extent(step.table, step.target, step.target_shape, step.frames),
         "method": None if operation is None else operation.method_name,
         "antialias": None if resampling is None else resampling.antialias,
         "convention": _convention(step),
@@ -199,8 +224,11 @@ def _convention(step: Step) -> str | None:
     return next((c.name for c in known if c.resampling == done), None)
 
 
-def _extent(table: PositionTable, grid: Grid, shape: tuple[int, ...]) -> dict[str, Any]:
+def _extent(
+    table: PositionTable, grid: Grid, shape: tuple[int, ...], frames: int
+) -> dict[str, Any]:
     rows = table.layout.rows(shape)
     if table.role is Role.SEQUENCE:
         return {"length": grid.width, "rows": rows, "shape": list(shape)}
-    return {"grid": [grid.height, grid.width], "rows": rows, "shape": list(shape)}
+    extent = {"grid": [grid.height, grid.width], "rows": rows, "shape": list(shape)}
+    return extent | ({"frames": frames} if table.layout.has_time else {})

@@ -137,6 +137,8 @@ def change_words(step: Step) -> str:
         return extent_words(step.table)
     if step.table.role is Role.SEQUENCE:
         return f"{step.table.length} → {step.target.cells}"
+    if step.table.layout.has_time:
+        return step.reason
     return f"{step.table.grid} → {step.target}"
 
 
@@ -146,7 +148,7 @@ def extent_words(table: PositionTable) -> str:
         return f"length {table.grid.width}"
     if table.role is Role.RELATIVE:
         return f"offsets of {table.grid}"
-    return str(table.grid)
+    return f"{table.frames} × {table.grid}" if table.layout.has_time else str(table.grid)
 
 
 def kept_rows(table: PositionTable) -> list[str]:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from resize_pos.families import Role
-from resize_pos.rules import absolute, derived, relative, sequence, window_target
+from resize_pos.rules import (
+    absolute,
+    derived,
+    index,
+    kernel,
+    relative,
+    sequence,
+    target,
+    window_target,
+)
 from resize_pos.rules.base import Rule
 
 # In the order in which they are applied: a relative table follows an absolute one, a derived
 # buffer any of them.
 RULES: Mapping[Role, Rule] = {
-    Role.ABSOLUTE: Rule(absolute.settle_table, absolute.plan_step),
+    Role.ABSOLUTE: Rule(absolute.settle_table, target.plan_step),
+    Role.REFERENCE: Rule(absolute.settle_reference, target.plan_reference),
+    Role.INDEX: Rule(index.settle_table, index.plan_step),
     Role.SEQUENCE: Rule(sequence.settle_table, sequence.plan_step),
     Role.RELATIVE: Rule(relative.settle_table, window_target.plan_step),
     Role.DISTANCE: Rule(relative.settle_table, window_target.plan_step),
     Role.DERIVED: Rule(derived.settle_table, derived.plan_step),
+    Role.KERNEL: Rule(None, kernel.plan_step),
 }

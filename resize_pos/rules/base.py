@@ -46,5 +46,6 @@ class Surroundings:
 class Rule:
     """How one role is settled and planned. Both look at what earlier roles came to."""
 
-    settle: Callable[[Match, Surroundings, Mapping[str, PositionTable]], PositionTable]
+    # None: nothing is matched by name; such tables are found through others.
+    settle: Callable[[Match, Surroundings, Mapping[str, PositionTable]], PositionTable] | None
     plan: Callable[[PositionTable, Request, Mapping[str, Step]], Step]

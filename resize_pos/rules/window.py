@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
 from resize_pos.geometry import Grid, Size, grid_of
-from resize_pos.infer import Hypothesis, kernel_patch
+from resize_pos.infer import Hypothesis
 from resize_pos.layout import Layout
+from resize_pos.patches import read_patch
 from resize_pos.rules.base import Match, Surroundings
 from resize_pos.tables import PositionTable, stored_grid
 from resize_pos.tensors import TensorInfo
@@ -44,8 +45,8 @@ def place_of(match: Match, around: Surroundings) -> Place:
             f"{match.tensor.name}: its stage is not one that {match.family.name} has."
         )
     tower, stage = found
-    kernel = kernel_patch(match.family, _root(match, around), around.tensors)
-    patch = None if kernel is None else kernel[0]
+    found_patch = read_patch(match.family.patch, _root(match, around), around.tensors)
+    patch = None if found_patch is None else found_patch.size
     if rule.pyramid:
         tower, stage = match.stem, _level(match, around)
     return Place(tower, stage, patch, rule.stride(stage, patch))
@@ -112,7 +113,7 @@ def extra_rows(tensor: TensorInfo, layout: Layout, role: Role) -> int:
 
 def along(layout: Layout, grid: Grid) -> Grid:
     """Restrict a grid to the axes that a table has."""
-    axes = "".join("".join(term) for term in layout.terms)
+    axes = layout.axes
     return Grid(grid.height if "h" in axes else 1, grid.width if "w" in axes else 1)
 
 

@@ -49,15 +49,30 @@ def resize_absolute(
     target: Grid,
     resampling: Resampling,
     device: str = "cpu",
+    frames: tuple[int, int] = (1, 1),
 ) -> NDArray[Any]:
-    """Resize a stored table to `target`, in its own layout and dtype; the same grid is a no-op."""
-    _check_geometry(array.shape, layout, prefix, source, suffix)
-    if source == target:
+    """Resize a stored table to `target`, in its own layout and dtype; the same grid is a no-op.
+
+    `frames` are those of the source and of the target, for a table with a time axis.
+    """
+    _check_geometry(array.shape, layout, prefix, source, suffix, frames[0])
+    if source == target and frames[0] == frames[1]:
         return array
-    parts = layout.unfold(array, prefix, source, suffix)
+    parts = layout.unfold(array, prefix, source, suffix, frames[0])
     grid = resize_grid(widen(parts.grid), target, resampling, device)
+    grid = _resize_time(grid, *frames, resampling)
     resized = Unfolded(parts.prefix, round_once(grid, array.dtype), parts.suffix)
     return layout.fold(resized, array.shape).astype(array.dtype, copy=False)
+
+
+def _resize_time(
+    grid: NDArray[np.float64], source: int, target: int, resampling: Resampling
+) -> NDArray[np.float64]:
+    if source == target:
+        return grid
+    copies, *cell = grid.shape
+    film = grid.reshape(copies // source, source, *cell)
+    return apply(operator(source, target, resampling), film, 1).reshape(-1, *cell)
 
 
 def widen(array: NDArray[Any]) -> NDArray[np.float64]:
@@ -121,12 +136,14 @@ def _overflow(values: NDArray[np.float64], dtype: np.dtype[Any]) -> TableError:
 
 
 def _check_geometry(
-    shape: tuple[int, ...], layout: Layout, prefix: int, source: Grid, suffix: int
+    shape: tuple[int, ...], layout: Layout, prefix: int, source: Grid, suffix: int, frames: int
 ) -> None:
     reason = layout.mismatch(shape)
     if reason is None:
         rows, stated = layout.rows(shape), layout.grid(shape)
-        if rows != prefix + source.cells + suffix:
+        # Each block of a table in blocks has a prefix and a suffix of its own.
+        extra = (prefix + suffix) * layout.blocks(shape).cells
+        if rows != extra + frames * source.cells:
             reason = f"{rows} rows, not {prefix} + {source.height}·{source.width} + {suffix}"
         elif stated is not None and stated != source:
             reason = f"its shape states the grid {stated}, not {source}"
