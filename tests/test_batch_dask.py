@@ -52,10 +52,16 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]
         home = tmp_path / "cluster"
         home.mkdir()
         local = ("--host", "127.0.0.1", "--no-dashboard")
-        scheduler = start(stack, home, "scheduler", "--port", "0", *local)
+        # Should this process be killed, the cluster ends by itself.
+        scheduler = start(stack, home, "scheduler", "--port", "0", "--idle-timeout", "300s", *local)
         address = await_words(scheduler, "Scheduler at:").split()[-1]
         workers = [
-            start(stack, home, "worker", address, "--nthreads", "1", "--no-nanny", *local)
+            start(
+                stack,
+                home,
+                *("worker", address, "--nthreads", "1", "--no-nanny", "--death-timeout", "60s"),
+                *local,
+            )
             for _ in range(2)
         ]
         for worker in workers:

@@ -199,3 +199,27 @@ def test_killed_ten_times_it_ends_with_the_same_bytes(
     assert Counter(line["status"] == "failed" for line in lines(done))[True] == len(BROKEN) + 1
     assert tree(out) == whole
     assert not list(out.rglob(f"*{PART_SUFFIX}"))
+
+
+def test_an_interrupt_ends_quietly_and_leaves_nothing_unfinished(
+    zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
+) -> None:
+    process = subprocess.Popen(
+        batch("zoo", "-o", "interrupted", "-j", "2"),
+        cwd=zoo,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it, too
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not list((zoo / "interrupted").rglob(f"*{PART_SUFFIX}"))
+    whole = tree(undisturbed[0])
+    assert all(whole[name] == content for name, content in tree(zoo / "interrupted").items())

@@ -18,6 +18,7 @@ from resize_pos.batch.work import CURRENT, FAILED, Outcome, Rights, Task, failed
 from resize_pos.containers.stages import remove_abandoned
 from resize_pos.containers.staging import require_space
 from resize_pos.convert import Job
+from resize_pos.geometry import Size
 from resize_pos.report.as_json import SCHEMA, request_document
 
 # What a later run repeats of a job that is current.
@@ -101,7 +102,7 @@ def _describe(earlier: Any) -> str:
     words = []
     for name, value in request.items():
         if isinstance(value, dict) and {"height", "width"} == value.keys():
-            value = f"{value['height']}x{value['width']}"
+            value = Size(value["height"], value["width"])
         words.append(f"{name.removesuffix('_size').replace('_', '-')} {value}")
     return ", ".join(words) or "with other options"
 
