@@ -210,7 +210,7 @@ BROKEN: Mapping[str, bytes] = {
     "broken/cut_off.safetensors": (10_000).to_bytes(8, "little") + b'{"pos_embed":',
     "broken/login.safetensors": b"<!doctype html><title>Sign in</title>",
 }
-NOTHING = "convnet.safetensors"  # has nothing to resize
+NOTHING = "convnet/tiny.safetensors"  # has nothing to resize
 AT_TARGET = "sam/at_target.safetensors"
 
 
@@ -239,6 +239,7 @@ def build_zoo(folder: Path) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+    (folder / NOTHING).parent.mkdir()
     write_safetensors(folder / NOTHING, {"stem.weight": _noise(8, 3, 7, 7)})
     write_safetensors(folder / AT_TARGET, sam(8, 6, 8))
     return folder
