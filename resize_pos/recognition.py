@@ -48,7 +48,7 @@ def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) 
 
 
 def _could_be(table: PositionTable) -> bool:
-    channels_last = table.layout.terms[-1] == "d"
+    channels_last = table.layout.terms[-1:] == ("d",)
     known = table.tensor.dtype in _ONE
     return table.role in _ROLES and channels_last and known and table.grid.cells > 1
 
