@@ -49,6 +49,10 @@ SUGGESTION = (
     "evaluate at the new resolution first; if it falls short, train on briefly with a small "
     "learning rate, as in the published recipes."
 )
+TEXT_SUGGESTION = (
+    "evaluate at the new length first; if it falls short, train on briefly with texts of that "
+    "length and a small learning rate."
+)
 AFTER_A_WARNING = (
     "plan to train on at the new resolution: the tables changed more than resizing usually "
     "changes them. The published recipes use a small learning rate."

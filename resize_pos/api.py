@@ -18,6 +18,7 @@ from resize_pos.health import Health
 from resize_pos.layout import Layout
 from resize_pos.locate import locate_tables
 from resize_pos.plan import make_plan
+from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.groups import likeness
 from resize_pos.report.value import Report
 from resize_pos.request import GridLike, Request, SizeLike, choose_resampling
@@ -125,17 +126,25 @@ def resize_checkpoint(
     edit_configs: bool = True,
     copy: bool = False,
     drop_extras: bool = False,
+    reports: Iterable[PathLike] = (),
     **options: Unpack[Options],
 ) -> Report:
     """Transfer a checkpoint, a file or a model folder, to another resolution; report what that did.
+
+    `reports` are files to write that down in: `.html`, `.md` or `.json`.
 
     >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
     >>> report.output, report.verdict  # doctest: +SKIP
     """
     request = Request.make(to=to, **options)
     target = None if output is None else Path(output)
+    written = [Path(name) for name in reports]
+    require_report_targets(written)
     job = Job(Path(path), request, target, force, dry_run, device, hash_output=True)
-    return run(replace(job, edit_configs=edit_configs, copy=copy, drop_extras=drop_extras))
+    job = replace(job, edit_configs=edit_configs, copy=copy, drop_extras=drop_extras)
+    report = run(replace(job, draw=wants_pictures(written)))
+    write_reports(report, written)
+    return report
 
 
 def verify_checkpoint(

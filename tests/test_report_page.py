@@ -17,6 +17,7 @@ from PIL import Image
 from resize_pos.advice import PUBLISHED
 from resize_pos.cli import main
 from resize_pos.report.colours import VIRIDIS
+from tests.builders import smooth, write_safetensors
 from tests.report_cases import FILES, GRIDS, HOSTILE, Parsed, write_case
 
 LIMIT = 1_000_000
@@ -187,6 +188,27 @@ def test_a_warning_and_a_limit_are_said_first(report: Any) -> None:
     assert "untrained" in words[3]
 
 
+def test_a_text_gets_no_advice_for_images_and_no_claim_without_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tensors = {
+        "embeddings.position_embeddings.weight": smooth(1, 64, 16)[0],
+        "embeddings.word_embeddings.weight": np.ones((9, 16), np.float32),
+        "embeddings.token_type_embeddings.weight": np.ones((2, 16), np.float32),
+    }
+    write_safetensors(Path("text.safetensors"), tensors)
+    words = ["text.safetensors", "--to", "96", "--length-method", "linear", "--report", "r.html"]
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 0
+    text = Path("r.html").read_text(encoding="utf-8")
+    assert "nothing in it that the weights alone could judge" in text
+    assert "Evaluate at the new length first" in text
+    assert "ImageNet" not in text and "as dpt" not in text
+    assert not Parsed(text).all("img") and len(Parsed(text).all("svg")) == 6
+
+
 CASES_WITHOUT_NUMBERS = {
     "planned": (["-n"], "A plan: nothing has been written or measured yet."),
     "unchanged": (["--to-grid", "7x10"], "Nothing to do"),
@@ -196,14 +218,13 @@ CASES_WITHOUT_NUMBERS = {
 @pytest.mark.parametrize("case", CASES_WITHOUT_NUMBERS)
 def test_without_a_result_there_is_still_a_page(case: str, report: Any) -> None:
     words, expected = CASES_WITHOUT_NUMBERS[case]
-    if case == "unchanged":
-        words = ["--to-grid", "7x10"]
     found = report("plain", *words)
     assert found["json"]["status"] == case
     page = Parsed(found["html"])
     assert not page.all("img") and not page.all("svg")
     assert expected in found["html"] and expected in found["md"]
     assert "pos_embed" in found["html"]
+    assert "structural checks" not in found["html"] + found["md"]
 
 
 def table_widths(text: str) -> list[list[int]]:

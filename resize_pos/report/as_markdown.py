@@ -22,7 +22,7 @@ def page_markdown(page: Page) -> str:
     """Write a page."""
     lines = [f"## {_MARKS[page.verdict]} {page.verdict}: {text(page.title)}", "", page.headline, ""]
     lines += [f"- {_MARKS[check.level.value]} {text(check.detail)}" for check in page.reasons]
-    lines += ["", f"*{page.label}*", ""]
+    lines += ["", f"*{page.label}*", ""] if page.label else [""]
     if page.plan:
         lines += [f"### {page.heading}", ""]
         rows = [(_names(row.name, row.more), row.extent, text(row.words)) for row in page.plan]

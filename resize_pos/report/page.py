@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from resize_pos._version import __version__
 from resize_pos.advice import PUBLISHED, Published
 from resize_pos.conventions import CONVENTIONS
+from resize_pos.families import Role
 from resize_pos.measures.catalogue import MEASURES, Peer
 from resize_pos.report.groups import (
     Group,
@@ -110,7 +111,7 @@ class Page:
     advice: Advice | None
     provenance: tuple[tuple[str, str], ...]
     command: str | None = None
-    label: str = LABEL
+    label: str = LABEL  # what the verdict is and what it is not; empty where there is none
 
 
 _HEADLINES = {
@@ -128,10 +129,11 @@ def resize_page(report: Report, command: str | None = None) -> Page:
     verdict = {Status.PLANNED: PLANNED, Status.UNCHANGED: UNCHANGED}.get(
         report.status, report.verdict.value
     )
+    judged = bool(report.checks)
     return Page(
         title=_title(report),
         verdict=verdict,
-        headline=_HEADLINES[verdict],
+        headline=_HEADLINES[verdict] if judged else _headline_without_checks(report),
         reasons=reasons_in_words(groups),
         heading="The plan" if report.status is Status.PLANNED else "What was done",
         plan=plan_rows(groups),
@@ -141,7 +143,18 @@ def resize_page(report: Report, command: str | None = None) -> Page:
         advice=_advice(report),
         provenance=tuple(_provenance(report)),
         command=command,
+        label=LABEL if judged else "",
     )
+
+
+def _headline_without_checks(report: Report) -> str:
+    if report.status is Status.RESIZED:
+        return "Done. There was nothing in it that the weights alone could judge."
+    if report.status is Status.PLANNED:
+        return _HEADLINES[PLANNED]
+    if all(table.step.table.family.kept for table in report.tables):
+        return "Nothing to do: no table of the checkpoint holds a size."
+    return _HEADLINES[UNCHANGED]
 
 
 def _title(report: Report) -> str:
@@ -294,6 +307,8 @@ def _methods(steps: Iterable[Step]) -> Mapping[str, str]:
     """Say where the libraries that resample in the same way say so."""
     found = {}
     for step in steps:
+        if step.table.role is Role.SEQUENCE:
+            continue  # lengths have recipes, not libraries' conventions
         resampling = getattr(step.operation, "resampling", None)
         same = [c for c in CONVENTIONS.values() if c.resampling == resampling]
         own = step.table.family.convention

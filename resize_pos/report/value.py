@@ -8,11 +8,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION
+from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION, TEXT_SUGGESTION
 from resize_pos.config_advice import ConfigAdvice
 from resize_pos.containers.base import Copied
 from resize_pos.containers.converted import Conversion
 from resize_pos.containers.model_folder import LeftOut
+from resize_pos.families import Role
 from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
 from resize_pos.tables import Action, Step
@@ -79,15 +80,17 @@ class Report:
 
     @property
     def fine_tune(self) -> FineTune:
-        """Advice for what comes next."""
+        """Advice for what comes next; the published recipes are about images."""
         resized = [
-            t.step.table.name
+            t.step.table
             for t in self.tables
             if t.step.action is Action.RESIZE and t.step.table.state is None
         ]
-        names = tuple(dict.fromkeys(self.copies.get(name, name) for name in resized))
+        names = tuple(dict.fromkeys(self.copies.get(table.name, table.name) for table in resized))
         if not names:
             return FineTune((), NOTHING)
+        if all(table.role is Role.SEQUENCE for table in resized):
+            return FineTune(names, TEXT_SUGGESTION)
         suggestion = SUGGESTION if self.verdict is Level.OK else AFTER_A_WARNING
         return FineTune(names, suggestion, tuple(map(str, PUBLISHED)))
 
