@@ -220,7 +220,10 @@ def resize_state_dict(
     def read(name: str) -> NDArray[Any]:
         return _to_numpy(state_dict[name], known[name].dtype)
 
-    plan = make_plan(locate_tables(Surroundings(known, request, read=read)), request)
+    # On the meta device there are shapes and no values: then names and shapes have to do.
+    shapes_only = any(getattr(tensor, "is_meta", False) for tensor in state_dict.values())
+    around = Surroundings(known, request, read=None if shapes_only else read)
+    plan = make_plan(locate_tables(around), request)
     result = dict(state_dict)
     for step in plan.changes:
         name = step.table.name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resize_pos.containers.base import Container
-from resize_pos.conventions import CONVENTIONS, Resampling
+from resize_pos.conventions import PEERS, Resampling
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.execute import transform
 from resize_pos.families import Role
@@ -111,7 +111,7 @@ def compare_files(containers: Sequence[Container], request: Request, locate: Loc
 
 def _methods() -> dict[str, Resampling]:
     named: dict[Resampling, list[str]] = {}
-    for convention in CONVENTIONS.values():
+    for convention in PEERS:
         named.setdefault(convention.resampling, []).append(convention.name)
     return {" = ".join(names): resampling for resampling, names in named.items()}
 

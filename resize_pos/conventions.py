@@ -122,6 +122,12 @@ CONVENTIONS: Mapping[str, Convention] = {
     )
 }
 
+# Whom a result is compared with, and what may be suggested instead: nearest copies vectors, so it
+# keeps every norm and is far from everybody; both say nothing about its quality.
+PEERS: tuple[Convention, ...] = tuple(
+    convention for convention in CONVENTIONS.values() if convention.resampling.method != _NEAREST
+)
+
 # Relative tables are resampled in offset space, by default as the family's own library does it.
 _UNIFORM, _GEOMETRIC = Spacing.UNIFORM, Spacing.GEOMETRIC
 RELATIVE_CONVENTIONS: Mapping[str, RelativeConvention] = {

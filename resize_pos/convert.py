@@ -16,7 +16,7 @@ from resize_pos.containers.base import Container, Copied, PartialReader, Trainin
 from resize_pos.containers.converted import Converted, converted
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
-from resize_pos.errors import ResizePosError
+from resize_pos.errors import ContainerError, ResizePosError
 from resize_pos.families import Role
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
@@ -87,6 +87,8 @@ def run(job: Job) -> Report:
     started = time.perf_counter()
     source = resolve_source(job.source)
     opened = open_container(source.path)
+    if not opened.tensors:
+        raise ContainerError(f"{source.name}: holds no tensors that could be transferred.")
     container = converted(opened, job.output, drop_extras=job.drop_extras)
     try:
         located = locate(container, job.request)

@@ -138,14 +138,14 @@ def test_every_convention_at_moderate_scale_is_ok_and_recognised(
     assert same or (twin and found.made_by.error < 1e-6)
 
 
-def test_nearest_is_recognised_though_no_library_defaults_to_it() -> None:
+def test_nearest_is_recognised_though_it_is_nobody_s_peer() -> None:
     table, source = source_table("digits"), (14, 14)
     from resize_pos.api import resize_table
 
     made = resize_table(table, source, (20, 17), axes="(p h w s) d", prefix=1, method="nearest")
     found = explain(step(table, source, (20, 17)), table, made)
     assert found.made_by is not None
-    assert found.made_by.names == ()
+    assert found.made_by.names == ("timesformer",)
     assert "nearest" in str(found.made_by)
 
 

@@ -126,7 +126,7 @@ def test_what_is_not_a_formula_is_not_recognised(table: NDArray[Any]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_absolute_coordinates_give_the_formula_s_own_table(name: str, dtype: str) -> None:
     copies = 3 if FORMULAS[name].dimensions == 3 else 1
-    layout = Layout.parse("t (p h w s) d") if copies > 1 else FLAT
+    layout = Layout.parse("n (p h w s) d") if copies > 1 else FLAT
     source = stored(cells(name, GRID), dtype).reshape(copies, -1, CHANNELS)
     how = SinCos(SinCosTable(name, FORMULAS[name].dimensions), SinCosMode.ABSOLUTE)
     result = regenerate(source, layout, 0, GRID, 0, WIDE, how)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.damage import DAMAGE, honest
 from resize_pos.api import compare_checkpoints, verify_checkpoint
-from resize_pos.conventions import CONVENTIONS
+from resize_pos.conventions import CONVENTIONS, PEERS
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.verdict import Level
 from tests.builders import raw_tensors, vit, write_safetensors
@@ -119,7 +119,7 @@ def test_the_same_grid_means_the_same_bytes(folder: Path) -> None:
     assert other.verdict is Level.FAIL
 
 
-def test_an_unreadable_geometry_asks_for_the_flag(folder: Path, run: Any) -> None:
+def test_a_geometry_left_open_is_read_from_the_weights(folder: Path, run: Any) -> None:
     done = run(
         "verify",
         str(folder / "timm.safetensors"),
@@ -128,8 +128,8 @@ def test_an_unreadable_geometry_asks_for_the_flag(folder: Path, run: Any) -> Non
         "--from-grid",
         "9x14",
     )
-    assert done.code == 1
-    assert "--to-grid" in done.err
+    assert done.code == 0
+    assert "9×14 → 16×24" in done.out
 
 
 def test_nothing_to_verify_against_is_a_usage_error(vit_file: Path, run: Any) -> None:
@@ -146,7 +146,7 @@ def test_the_document_has_everything(folder: Path, run: Any) -> None:
     assert table["made_by"] is None
     assert table["diagnosis"]["name"] == "1-D"
     assert table["measures"]["displacement"] > 0.12
-    assert {peer["name"] for peer in table["conventions"]} == set(CONVENTIONS)
+    assert {peer["name"] for peer in table["conventions"]} == {peer.name for peer in PEERS}
     assert document["untouched"]["tensors"] == 5
 
 
@@ -182,7 +182,7 @@ def test_conventions_are_compared_in_memory(folder: Path, run: Any) -> None:
     assert sorted(folder.iterdir()) == before
     document = json.loads(done.out)
     labels = " = ".join(document["labels"]).split(" = ")
-    assert sorted(labels) == sorted(CONVENTIONS)
+    assert sorted(labels) == sorted(peer.name for peer in PEERS)
     (table,) = document["tables"]
     assert all(side["verdict"] == "ok" for side in table["sides"])
     count = len(document["labels"])

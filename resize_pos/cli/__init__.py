@@ -56,4 +56,7 @@ def _run(words: list[str], debug: bool) -> int:
 def _complain(message: str, hint: str | None) -> None:
     say(("error: ", "red"), message, err=True)
     if hint:
-        say(("hint: ", "yellow"), hint, err=True)
+        first, *more = hint.splitlines()
+        say(("hint: ", "yellow"), first, err=True)
+        for line in more:
+            say(line, err=True)

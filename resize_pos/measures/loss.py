@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from resize_pos.conventions import CONVENTIONS, Coordinates, Resampling
+from resize_pos.conventions import PEERS, Coordinates, Resampling
 from resize_pos.geometry import Grid
 from resize_pos.kernels import operator
 from resize_pos.measures.catalogue import Peer
@@ -61,7 +61,7 @@ def peers(source: Wide, target: Wide) -> tuple[Peer, ...]:
     scale = size(after)
     norm_before = float(norm_map(before).mean())
     results: dict[Resampling, tuple[float, float]] = {}
-    for convention in CONVENTIONS.values():
+    for convention in PEERS:
         if convention.resampling in results:
             continue
         theirs = resample(before, grid_of(after), convention.resampling)
@@ -70,7 +70,7 @@ def peers(source: Wide, target: Wide) -> tuple[Peer, ...]:
         results[convention.resampling] = (distance, norms)
     return tuple(
         Peer(convention.name, convention.resampling, *results[convention.resampling])
-        for convention in CONVENTIONS.values()
+        for convention in PEERS
     )
 
 

@@ -98,6 +98,16 @@ def dinov2(table: Single, source: Grid, target: Grid) -> Single:
     return _torch(table, source, scale_factor=scale)
 
 
+def dpt(table: Single, source: Grid, target: Grid) -> Single:
+    # transformers models/dpt/modeling_dpt.py, _resize_pos_embed
+    return _torch(table, source, size=(target.height, target.width), mode="bilinear")
+
+
+def timesformer(table: Single, source: Grid, target: Grid) -> Single:
+    # timesformer/models/vit.py, forward_features
+    return _torch(table, source, size=(target.height, target.width), mode="nearest")
+
+
 def deit(table: Single, source: Grid, target: Grid) -> Single:
     # deit/main.py, --finetune
     return _torch(table, source, size=(target.height, target.width), align_corners=False)
@@ -118,9 +128,9 @@ def _hf(embeddings: torch.nn.Module, table: Single, target: Grid) -> Single:
     return _rows(embeddings.interpolate_pos_encoding(tokens, *size))  # type: ignore[operator]
 
 
-def _torch(table: Single, source: Grid, **arguments: object) -> Single:
+def _torch(table: Single, source: Grid, mode: str = "bicubic", **arguments: object) -> Single:
     grid = torch.from_numpy(table[1:]).reshape(1, source.height, source.width, CHANNELS)
-    resized = F.interpolate(grid.permute(0, 3, 1, 2), mode="bicubic", **arguments)  # type: ignore[arg-type]
+    resized = F.interpolate(grid.permute(0, 3, 1, 2), mode=mode, **arguments)  # type: ignore[arg-type]
     cells = resized.permute(0, 2, 3, 1).flatten(1, 2)[0].numpy()
     return np.concatenate([table[:1], cells])
 
@@ -142,6 +152,8 @@ ORACLES: list[tuple[str, Library, list[str], int]] = [  # convention, library, g
     ("torchvision", torchvision, SQUARE, 1),
     ("jax", jax_zoom, ANY, 1),
     ("deit", deit, ANY, 1),
+    ("dpt", dpt, ANY, 1),
+    ("timesformer", timesformer, ANY, 1),
     ("siglip2", hf_siglip2, SQUARE_SOURCE, 0),
 ]
 
