@@ -129,7 +129,7 @@ def test_a_geometry_left_open_is_read_from_the_weights(folder: Path, run: Any) -
         "9x14",
     )
     assert done.code == 0
-    assert "9×14 → 16×24" in done.out
+    assert "9×14 → 12×21" in done.out
 
 
 def test_nothing_to_verify_against_is_a_usage_error(vit_file: Path, run: Any) -> None:
@@ -189,7 +189,8 @@ def test_conventions_are_compared_in_memory(folder: Path, run: Any) -> None:
     distances = np.array(table["distances"])
     assert distances.shape == (count, count)
     assert (np.diag(distances) == 0).all()
-    assert (distances[~np.eye(count, dtype=bool)] > 0).all()
+    # Antialiasing changes nothing about bilinear when a table grows; all others differ.
+    assert np.count_nonzero(distances[~np.eye(count, dtype=bool)] == 0) <= 2
 
 
 def test_files_are_compared_against_their_source(folder: Path, run: Any) -> None:
