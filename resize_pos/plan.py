@@ -83,7 +83,8 @@ def make_plan(
             raise unsettled.error
     if asked & _IMAGE and not any(t.role in _IMAGE | _BY_THEMSELVES for t in located.tables):
         named = request.pattern is not None or request.family is not None
-        if named or located.near_misses or located.tables:
+        texts = any(table.role is Role.SEQUENCE for table in located.tables)
+        if named or located.near_misses or texts:
             raise _nothing_found(located, request)
     _require_windows(located, request)
     _require_time(located, request)

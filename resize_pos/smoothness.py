@@ -64,9 +64,13 @@ def contradiction(
     if not np.all(np.isfinite(rows)) or looks_untrained(rows):
         return None
     scores = rank(rows, others)
-    if not scores or not is_confident(scores) or scores[0].reading.grid == reading.grid:
+    if not scores or not is_confident(scores):
         return None
-    return f"its values vary smoothly over {scores[0].reading.grid} instead: {_words(scores)}"
+    best = scores[0].reading
+    shift = best.prefix.count - reading.prefix.count
+    if best.grid.width == reading.grid.width and shift % best.grid.width == 0:
+        return None  # the same columns; a whole row of cells may be a prefix or not
+    return f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
 
 
 def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:

@@ -35,6 +35,9 @@ def require_finite(name: str, array: NDArray[Any], where: str) -> None:
         )
 
 
+_USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four registers
+
+
 def require_plausible(table: PositionTable, array: NDArray[Any]) -> None:
     """Hold a grid that was taken for square, for want of evidence, against the values."""
     pieces = table.layout.blocks(array.shape).cells * table.frames
@@ -43,7 +46,9 @@ def require_plausible(table: PositionTable, array: NDArray[Any]) -> None:
     prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
     taken = Reading(prefix, table.grid, suffix)
     rows = table.layout.rows(array.shape)
-    words = contradiction(array, table.layout, taken, readings(rows, [(prefix, suffix)]))
+    others = {Candidate(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
+    pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
+    words = contradiction(array, table.layout, taken, readings(rows, pairs))
     if words is not None:
         raise GeometryError(
             f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",

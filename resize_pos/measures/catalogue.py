@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from resize_pos.conventions import CONVENTIONS, Resampling
+from resize_pos.conventions import PEERS, Resampling
 from resize_pos.errors import UsageError
 
 MEASURES: Mapping[str, str] = {
@@ -61,6 +61,9 @@ MEASURES: Mapping[str, str] = {
 }
 
 
+_PEERS = tuple(peer.name for peer in PEERS)
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """What another library's convention would have made of the same table."""
@@ -98,11 +101,11 @@ class Limit:
             raise UsageError(
                 f"--max {text!r} is not MEASURE=LIMIT.", hint="for example --max norm_change=0.1"
             )
-        if name not in MEASURES and name.removeprefix("distance_") not in CONVENTIONS:
+        if name not in MEASURES and name.removeprefix("distance_") not in _PEERS:
             raise UsageError(
                 f"--max {text!r}: no measure is called {name!r}.",
                 hint=f"the measures are {', '.join(MEASURES)}, "
-                f"and distance_NAME for {', '.join(CONVENTIONS)}.",
+                f"and distance_NAME for {', '.join(_PEERS)}.",
             )
         return cls(name, value)
 
