@@ -52,7 +52,8 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
                 array, table.layout, table.prefix, length, table.suffix, target.cells, how
             )
         case SinCos() as how:
-            return regenerate(array, table.layout, table.prefix, source, table.suffix, target, how)
+            rows, frames = (table.prefix, table.suffix), (table.frames, step.frames)
+            return regenerate(array, table.layout, rows, source, target, how, frames)
         case Rebuild() as how:
             return rebuild(table.name, array, how, step.target_shape)
         case ResampleKernel(resampling):

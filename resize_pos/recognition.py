@@ -41,7 +41,10 @@ def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) 
     from resize_pos.transforms.sincos import recognise  # numpy: only what may be fixed pays for it
 
     array = read(table.name)
-    cells = table.layout.unfold(array, table.prefix, table.grid, table.suffix).grid
+    parts = table.layout.unfold(array, table.prefix, table.grid, table.suffix, table.frames)
+    if len(parts.grid) != table.frames:
+        return table  # copies of a table that are no frames
+    cells = parts.grid
     found = recognise(cells, starts)
     if found is None:
         return table
@@ -51,7 +54,7 @@ def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) 
 def _could_be(table: PositionTable) -> bool:
     channels_last = table.layout.terms[-1:] == ("d",)  # a lone number has no axes
     known = table.tensor.dtype in _ONE
-    plain = not {"t", "H", "W"} & table.layout.axes  # the formulas know neither time nor blocks
+    plain = not {"H", "W"} & table.layout.axes  # no formula knows of blocks
     return table.role in _ROLES and channels_last and known and plain and table.grid.cells > 1
 
 

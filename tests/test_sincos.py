@@ -31,7 +31,7 @@ FLAT = Layout.parse("1 (p h w s) d")
 
 
 def by_hand(
-    name: str, t: int, y: float, x: float, grid: Grid, channels: int
+    name: str, t: float, y: float, x: float, grid: Grid, channels: int
 ) -> NDArray[np.float64]:
     """Write one row of a formula down the long way, channel by channel."""
 
@@ -126,11 +126,11 @@ def test_what_is_not_a_formula_is_not_recognised(table: NDArray[Any]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_absolute_coordinates_give_the_formula_s_own_table(name: str, dtype: str) -> None:
     copies = 3 if FORMULAS[name].dimensions == 3 else 1
-    layout = Layout.parse("n (p h w s) d") if copies > 1 else FLAT
-    source = stored(cells(name, GRID), dtype).reshape(copies, -1, CHANNELS)
+    layout = Layout.parse("1 (p t h w s) d") if copies > 1 else FLAT
+    source = stored(cells(name, GRID), dtype).reshape(1, -1, CHANNELS)
     how = SinCos(SinCosTable(name, FORMULAS[name].dimensions), SinCosMode.ABSOLUTE)
-    result = regenerate(source, layout, 0, GRID, 0, WIDE, how)
-    expected = stored(cells(name, WIDE), dtype).reshape(copies, -1, CHANNELS)
+    result = regenerate(source, layout, (0, 0), GRID, WIDE, how, (copies, copies))
+    expected = stored(cells(name, WIDE), dtype).reshape(1, -1, CHANNELS)
     assert result.dtype == source.dtype
     difference = np.abs(result.astype(np.float64) - expected.astype(np.float64)).max()
     # A power that differs in the last place moves a phase, and then perhaps one rounding.
@@ -141,7 +141,7 @@ def test_absolute_coordinates_give_the_formula_s_own_table(name: str, dtype: str
 def test_rescaled_coordinates_sample_the_same_picture(name: str) -> None:
     source = cells(name, GRID).reshape(1, -1, CHANNELS)
     how = SinCos(SinCosTable(name, 2), SinCosMode.RESCALED)
-    result = regenerate(source, FLAT, 0, GRID, 0, WIDE, how).reshape(13, 9, CHANNELS)
+    result = regenerate(source, FLAT, (0, 0), GRID, WIDE, how).reshape(13, 9, CHANNELS)
     for row, column in np.ndindex(13, 9):
         y, x = (row + 0.5) * 7 / 13 - 0.5, (column + 0.5) * 12 / 9 - 0.5
         expected = by_hand(name, 0, y, x, GRID, CHANNELS)
@@ -152,7 +152,7 @@ def test_interpolation_is_a_percent_off_and_the_formula_is_not() -> None:
     source = cells("mae", Grid(14, 14), 768).reshape(1, -1, 768)
     how = SinCos(SinCosTable("mae", 2), SinCosMode.RESCALED)
     target = Grid(24, 20)
-    exact = regenerate(source, FLAT, 0, Grid(14, 14), 0, target, how)
+    exact = regenerate(source, FLAT, (0, 0), Grid(14, 14), target, how)
     for convention in ("timm", "deit"):
         resampling = CONVENTIONS[convention].resampling
         usual = resize_absolute(source, FLAT, 0, Grid(14, 14), 0, target, resampling)
@@ -167,11 +167,36 @@ def test_kept_rows_and_old_positions_keep_their_bits() -> None:
     source = np.concatenate([extra[:, :2], noisy, extra[:, 2:]], axis=1)
     for mode in (SinCosMode.RESCALED, SinCosMode.ABSOLUTE):
         how = SinCos(SinCosTable("mae", 2), mode)
-        result = regenerate(source, FLAT, 2, GRID, 1, Grid(9, 13), how)
+        result = regenerate(source, FLAT, (2, 1), GRID, Grid(9, 13), how)
         assert result[:, :2].tobytes() == source[:, :2].tobytes()
         assert result[:, -1:].tobytes() == source[:, -1:].tobytes()
     new = result[:, 2:-1].reshape(9, 13, CHANNELS)[:7, :12]
     assert np.ascontiguousarray(new).tobytes() == noisy.tobytes()
+
+
+@pytest.mark.parametrize("name", ["vjepa-video", "vjepa-video-uniform"])
+def test_time_is_an_axis_like_the_others(name: str) -> None:
+    layout = Layout.parse("1 (p t h w s) d")
+    source = cells(name, GRID).reshape(1, -1, CHANNELS)
+    for mode, step in ((SinCosMode.ABSOLUTE, 1.0), (SinCosMode.RESCALED, 3 / 5)):
+        how = SinCos(SinCosTable(name, 3), mode)
+        result = regenerate(source, layout, (0, 0), GRID, GRID, how, (3, 5))
+        start = (step - 1) / 2
+        for t, y, x in np.ndindex(5, GRID.height, GRID.width):
+            expected = by_hand(name, start + step * t, y, x, GRID, CHANNELS)
+            row = result[0, (t * GRID.height + y) * GRID.width + x]
+            np.testing.assert_allclose(row, expected, rtol=0, atol=1e-12)
+
+
+def test_a_video_s_table_is_recognised_and_regenerated(tmp_path: Path) -> None:
+    values = cells("vjepa-video", Grid(4, 6)).reshape(1, -1, CHANNELS).astype(np.float32)
+    path = write_safetensors(tmp_path / "video.safetensors", {"my_pos": values})
+    options = {"pattern": "my_pos$", "axes": "1 (t=3 h w) d", "from_grid": "4x6"}
+    report = resize_checkpoint(path, to_grid="8x5", **options)  # type: ignore[arg-type]
+    (step,) = report.plan.steps
+    assert step.table.fixed == SinCosTable("vjepa-video", 3)
+    assert step.action is Action.REGENERATE
+    assert step.target_shape == (1, 3 * 8 * 5, CHANNELS)
 
 
 # Files

@@ -198,35 +198,39 @@ def tolerance(dtype: np.dtype[Any], furthest: float) -> float:
 def regenerate(
     array: NDArray[Any],
     layout: Layout,
-    prefix: int,
+    kept: tuple[int, int],
     source: Grid,
-    suffix: int,
     target: Grid,
     how: SinCos,
+    frames: tuple[int, int] = (1, 1),
 ) -> NDArray[Any]:
-    """Compute a table anew for `target`; prefix and suffix rows are kept bit for bit.
+    """Compute a table anew for `target`; the rows before and after are kept bit for bit.
 
-    In absolute coordinates every position that was there before keeps its stored bits, too.
+    `kept` counts those rows, `frames` the steps in time before and after the transfer. In absolute
+    coordinates every position that was there before keeps its stored bits, too.
     """
-    parts = layout.unfold(array, prefix, source, suffix)
-    copies, _, _, channels = parts.grid.shape
+    parts = layout.unfold(array, kept[0], source, kept[1], frames[0])
+    channels = parts.grid.shape[-1]
     formula, start = FORMULAS[how.table.formula], how.table.start
-    rescaled_from = source if how.mode is SinCosMode.RESCALED else None
-    values = formula.values(_positions(copies, target, start, rescaled_from), channels)
-    cells = round_once(values, array.dtype).reshape(copies, target.height, target.width, channels)
+    rescaled = how.mode is SinCosMode.RESCALED
+    places = _positions(frames[1], target, start, (frames[0], source) if rescaled else None)
+    shape = (frames[1], target.height, target.width, channels)
+    cells = round_once(formula.values(places, channels), array.dtype).reshape(shape)
     same_places = formula.dimensions > 1 or source.height == 1  # flattened indexes move with w
     if how.mode is SinCosMode.ABSOLUTE and same_places:
-        rows, columns = min(source.height, target.height), min(source.width, target.width)
-        cells[:, :rows, :columns] = parts.grid[:, :rows, :columns]
+        old = parts.grid[: frames[1], : target.height, : target.width]
+        cells[: old.shape[0], : old.shape[1], : old.shape[2]] = old
     return layout.fold(Unfolded(parts.prefix, cells, parts.suffix), array.shape)
 
 
-def _positions(copies: int, grid: Grid, start: int, source: Grid | None = None) -> Positions:
-    """Number the rows along every axis; with `source`, in that grid's coordinates."""
-    whole = source or grid
+def _positions(
+    frames: int, grid: Grid, start: int, source: tuple[int, Grid] | None = None
+) -> Positions:
+    """Number the rows along every axis; with `source`, in those frames' and that grid's places."""
+    before, whole = source or (frames, grid)
     y = _along(grid.height, whole.height)
     x = _along(grid.width, whole.width)
-    t = np.arange(copies, dtype=np.float64)
+    t = _along(frames, before)
     t, y, x = (axis.reshape(-1) for axis in np.meshgrid(t, y, x, indexing="ij"))
     # The flattened index, for formulas that know of no grid.
     line = (t * whole.height + y) * whole.width + x + start
