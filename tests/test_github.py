@@ -82,7 +82,7 @@ def test_the_summary_is_appended_to(run: Run) -> None:
     run("vit.safetensors", "--to", "96x128")
     _, _, summary = run("vit.safetensors", "--to", "64x96")
     assert summary.startswith("# before\n")
-    assert summary.count("## resize-pos") == 2
+    assert summary.count("\n## ") == 2
 
 
 def test_without_a_summary_file_only_annotations_are_printed(
