@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickletools
 import struct
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +59,10 @@ class Walked:
 
 def walk(pickle: bytes | BinaryIO) -> Walked:
     """Walk one pickle from its first opcode to STOP; offsets are those of the bytes or the file."""
-    return _Machine().run(pickle)
+    with warnings.catch_warnings():
+        # pickletools decodes escapes in names; an odd one is the file's business, not the user's.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _Machine().run(pickle)
 
 
 @dataclass(slots=True, eq=False)
@@ -269,7 +273,7 @@ class _Machine:
         if len(items) % 2:
             self._refuse("has a key without a value")
         starts = [item.start for item in items[0::2]]
-        ends = [*starts[1:], end]
+        ends = [*starts, end][1:]  # none where nothing is set
         pairs = zip(items[0::2], items[1::2], starts, ends, strict=True)
         return [Entry(key, value, begin, stop, None) for key, value, begin, stop in pairs]
 
