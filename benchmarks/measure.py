@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 import re
@@ -9,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +88,15 @@ def interleaved(
             costs[name].append(run(command))
     remove(outputs)
     return {name: Summary(tuple(runs)) for name, runs in costs.items()}
+
+
+def in_child(make: Callable[..., Path], *arguments: object) -> None:
+    """Make data in a process of its own: a child's peak memory begins with its parent's."""
+    process = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"{make.__name__} failed")
 
 
 def remove(paths: Sequence[Path]) -> None:

@@ -6,13 +6,13 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
 from benchmarks import data
-from benchmarks.measure import TOOL, Summary, interleaved, machine, run
+from benchmarks.measure import TOOL, Summary, in_child, interleaved, machine, remove, run
 from benchmarks.plot import log_log
 
 HERE = Path(__file__).parent
@@ -56,8 +56,7 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     for name, commands, outputs, repeats in _cases(folder, options.small, options.repeats):
         print(f"{name} …", file=sys.stderr)
         for command in commands.values():  # warm the page cache and every import
-            for output in outputs:
-                _remove_one(output)
+            remove(outputs)
             run(command)
         results[name] = interleaved(commands, outputs, repeats)
     sizes = {name: _size(folder / name) for name in results}
@@ -109,7 +108,7 @@ def _cases(
             repeats,
         )
     ]
-    vit_b_torch = data.write_torch(folder / "vit_b.pth", vit_b)
+    vit_b_torch = _made(data.write_torch, folder / "vit_b.pth", vit_b)
     cases.append(
         (
             vit_b_torch.name,
@@ -118,7 +117,7 @@ def _cases(
             repeats,
         )
     )
-    hf = _write_transformers(folder / "vit_b_hf")
+    hf = _made(_write_transformers, folder / "vit_b_hf")
     cases.append(
         (
             hf.name,
@@ -127,7 +126,7 @@ def _cases(
             repeats,
         )
     )
-    training = data.write_training(folder / "vit_b_training.pth", vit_b)
+    training = _made(data.write_training, folder / "vit_b_training.pth", vit_b)
     cases.append(
         (
             training.name,
@@ -147,13 +146,18 @@ def _cases(
             repeats,
         )
     )
-    vit_l_torch = data.write_torch(folder / "vit_l.pth", vit_l)
+    vit_l_torch = _made(data.write_torch, folder / "vit_l.pth", vit_l)
     cases.append((vit_l_torch.name, _rivals(vit_l_torch, torch_out), [torch_out], repeats))
-    shards = data.write_shards(folder / "vit_l_shards", vit_l)
+    shards = _made(data.write_shards, folder / "vit_l_shards", vit_l)
     cases.append((shards.name, _rivals(shards, folder_out), [folder_out], repeats))
     large = data.write_safetensors(folder / "vit_5gb.safetensors", data.VIT_5GB)
     cases.append((large.name, _rivals(large, plain), [plain], max(3, repeats // 2 + 1)))
     return cases
+
+
+def _made(make: Callable[..., Path], target: Path, *sources: Path) -> Path:
+    in_child(make, target, *sources)
+    return target
 
 
 def _rivals(source: Path, target: Path) -> dict[str, list[str]]:
@@ -240,12 +244,6 @@ def _size(path: Path) -> int:
     if path.is_dir():
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size
-
-
-def _remove_one(path: Path) -> None:
-    from benchmarks.measure import remove
-
-    remove([path])
 
 
 def _tick(holds: bool) -> str:
