@@ -1,4 +1,4 @@
-"""Every known layout, read strictly from `families.toml`: an unknown or missing key is refused."""
+"""What is known of one layout, read strictly from TOML: an unknown or missing key is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from resize_pos.conventions import (
@@ -174,13 +173,6 @@ def _compiled(key: str) -> re.Pattern[str]:
     return re.compile(f"{_STEM}(?:{key})")
 
 
-@cache
-def known_families() -> tuple[Family, ...]:
-    """Give the registry, in order of precedence."""
-    text = resources.files("resize_pos").joinpath("families.toml").read_text(encoding="utf-8")
-    return load_families(text)
-
-
 def load_families(text: str) -> tuple[Family, ...]:
     """Read a registry from TOML; refuse unknown keys, missing keys and repeated names."""
     document = tomllib.loads(text)
@@ -192,16 +184,6 @@ def load_families(text: str) -> tuple[Family, ...]:
     if repeated:
         raise ResizePosError(f"families: {sorted(repeated)[0]!r} is defined twice.")
     return families
-
-
-def family_named(name: str) -> Family:
-    """Look a family up, for `--family`."""
-    for family in known_families():
-        if family.name == name:
-            return family
-    raise UsageError(
-        f"no family is called {name!r}.", hint="`resize-pos families` lists every known one."
-    )
 
 
 def custom_family(pattern: str, axes: str) -> Family:

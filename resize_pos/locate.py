@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from resize_pos.errors import GeometryError
-from resize_pos.families import Family, Role, custom_family, family_named, known_families
+from resize_pos.families import Family, Role, custom_family
 from resize_pos.recognition import recognise_fixed
-from resize_pos.request import Request, as_lengths
+from resize_pos.registry import family_named, registry
+from resize_pos.request import as_lengths
 from resize_pos.rules import RULES
 from resize_pos.rules.base import Match, Surroundings
 from resize_pos.rules.kernel import kernel_tables
@@ -26,12 +27,13 @@ from resize_pos.tensors import TensorInfo
 
 _SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
+_GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE})
 _MOST_NAMES = 100_000  # some 30 MB
 
 
 def locate_tables(around: Surroundings) -> Located:
     """Find every position table of a checkpoint and settle its geometry."""
-    names = _known_names(_eligible(around.request))
+    names = _names(around.request.pattern, around.request.axes, around.request.family)
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}
     near_misses: list[NearMiss] = []
     left_alone: list[LeftAlone] = []
@@ -64,30 +66,17 @@ def locate_tables(around: Surroundings) -> Located:
     return Located(ordered, tuple(unsettled), tuple(near_misses), tuple(left_alone))
 
 
-def _eligible(request: Request) -> tuple[Family, ...]:
-    if request.pattern is not None and request.axes is not None:
-        return (custom_family(request.pattern, request.axes),)
-    known = tuple(family for family in known_families() if family.role is not Role.KERNEL)
-    if request.family is not None:
-        # --family settles which family of its role a name belongs to; the other roles stay known.
-        chosen = replace(family_named(request.family), models=(), named=None)
-        grids = (Role.ABSOLUTE, Role.REFERENCE)
-        others = (f for f in known if not (chosen.role in grids and f.role in grids))
-        return (chosen, *others)
-    return known
-
-
 class _Names:
     """Which families know a name. Remembered, for a zoo has the same names a thousand times."""
 
-    def __init__(self, families: tuple[Family, ...]) -> None:
-        self.families = families
+    def __init__(self, candidates: Callable[[str], Iterable[Family]]) -> None:
+        self._candidates = candidates
         self._stems: dict[str, tuple[tuple[Family, str], ...]] = {}
 
     def stems(self, name: str) -> tuple[tuple[Family, str], ...]:
         found = self._stems.get(name)
         if found is None:
-            pairs = ((family, family.stem(name)) for family in self.families)
+            pairs = ((family, family.stem(name)) for family in self._candidates(name))
             found = tuple((family, stem) for family, stem in pairs if stem is not None)
             if len(self._stems) >= _MOST_NAMES:
                 self._stems.clear()
@@ -95,14 +84,24 @@ class _Names:
         return found
 
 
-_last: list[_Names] = []
+@lru_cache(maxsize=1)
+def _names(pattern: str | None, axes: str | None, chosen: str | None) -> _Names:
+    """Take every known family into account, or what --pattern and --axes or --family say."""
+    if pattern is not None and axes is not None:
+        custom = custom_family(pattern, axes)
+        return _Names(lambda _: (custom,))
+    if chosen is None:
+        return _Names(_tables)
+    # --family settles which family of its role a name belongs to; the other roles stay known.
+    family = replace(family_named(chosen), models=(), named=None)
+    rivals = (
+        (Role.ABSOLUTE, Role.REFERENCE) if family.role in (Role.ABSOLUTE, Role.REFERENCE) else ()
+    )
+    return _Names(lambda name: (family, *(f for f in _tables(name) if f.role not in rivals)))
 
 
-def _known_names(families: tuple[Family, ...]) -> _Names:
-    known = _last[0].families if _last else ()
-    if len(known) != len(families) or not all(map(operator.is_, known, families)):
-        _last[:] = [_Names(families)]
-    return _last[0]
+def _tables(name: str) -> Iterator[Family]:
+    return (family for family in registry().candidates(name) if family.role is not Role.KERNEL)
 
 
 def _match(

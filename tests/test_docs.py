@@ -91,17 +91,20 @@ def test_the_numbers_of_the_wrong_resizes_stand_in_the_samples_table() -> None:
 
 
 def test_the_family_of_the_guide_works_as_written(tmp_path: Path) -> None:
-    from resize_pos import families
+    from resize_pos import locate
+    from resize_pos.registry import Registry
 
     entry, case_text = blocks(CONTRIBUTING, "toml")
     path = tmp_path / "case.toml"
     path.write_text(case_text, encoding="utf-8")
     case, tensors = read_case(path)
-    registry = families.known_families
+    known = (ROOT / "resize_pos" / "families.toml").read_text(encoding="utf-8")
+    added = Registry(entry + known)
+    locate._names.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
-        added = (*families.load_families(entry), *registry())
-        patch.setattr("resize_pos.locate.known_families", lambda: added)
+        patch.setattr(locate, "registry", lambda: added)
         (step,) = plan_for(tensors, **case["request"]).steps
+    locate._names.cache_clear()
     (expected,) = tomllib.loads(case_text)["plan"]
     assert step.table.family.name == "gridformer"
     assert f"{step.action} {step.table.grid} → {step.target}" == expected["step"]

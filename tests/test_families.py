@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import resize_pos
 from resize_pos.errors import ResizePosError, UsageError
-from resize_pos.families import Role, custom_family, family_named, known_families, load_families
+from resize_pos.families import Role, custom_family, load_families
+from resize_pos.registry import Registry, family_named, known_families, needles
 
 GOOD = """
 [[family]]
@@ -68,3 +75,50 @@ def test_an_unknown_family_is_a_usage_error() -> None:
 def test_a_malformed_pattern_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="not a regular expression"):
         custom_family("(", "1 (p h w s) d")
+
+
+def text() -> str:
+    return Path(resize_pos.__file__).with_name("families.toml").read_text(encoding="utf-8")
+
+
+def test_entries_read_one_by_one_are_the_registry_read_as_a_whole() -> None:
+    assert known_families() == load_families(text())
+
+
+KEYS = sorted({family.key for family in known_families()})
+
+
+@settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_whatever_a_key_matches_holds_one_of_its_needles(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(KEYS))
+    name = data.draw(st.from_regex(re.compile(key, re.ASCII), fullmatch=True))
+    assert any(needle in name for needle in needles(key))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    {
+        r"pos_embed": ("pos_embed",),
+        r"a\.b/c": ("a.b/c",),
+        r"blocks\.\d+\.attn": ("blocks.",),
+        r"colou?rs": ("colo",),
+        r"ab*cde": ("cde",),
+        r"(left|right)_row": ("_row",),
+        r"(left|right)": ("left", "right"),
+        r"(left|up(per)?)|down": ("left", "up", "down"),
+        r"(left|right)?(up)*": ("",),
+        r"((a)(b))(c|[de])": ("",),
+        r"[\w.]*weight": ("weight",),
+        r"MixerBlock_\d+/x": ("MixerBlock_",),
+    }.items(),
+)
+def test_needles_are_what_a_key_cannot_do_without(key: str, expected: tuple[str, ...]) -> None:
+    assert needles(key) == expected
+
+
+def test_a_name_asks_only_the_families_that_may_know_it() -> None:
+    fresh, name = Registry(text()), "model.relative_position_high_index"
+    asked = {family.name for family in fresh.candidates(name)}
+    assert {family.name for family in known_families() if family.stem(name) is not None} <= asked
+    assert len(fresh._families) == len(asked) < len(known_families()) / 10

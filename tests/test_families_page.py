@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from resize_pos.cli.families import command
-from resize_pos.families import known_families
+from resize_pos.registry import known_families
 
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
 

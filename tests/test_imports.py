@@ -20,6 +20,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("operations", "kernels"),
     ("transforms", "containers"),
     ("families", "config_places", "hub"),
+    ("registry",),
     ("configs", "text_configs", "request", "tables"),
     ("infer", "patches", "recognition", "config_values"),
     ("smoothness",),

@@ -10,7 +10,8 @@ import click
 
 from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION
 from resize_pos.errors import UsageError
-from resize_pos.families import Family, known_families
+from resize_pos.families import Family
+from resize_pos.registry import known_families
 
 
 @click.command("families")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from resize_pos.errors import GeometryError
-from resize_pos.families import Family, Role, known_families
+from resize_pos.families import Family, Role
 from resize_pos.geometry import Grid
 from resize_pos.layout import Layout
 from resize_pos.operations import ResampleKernel
 from resize_pos.patches import kernel_extent
+from resize_pos.registry import registry
 from resize_pos.request import Request
 from resize_pos.tables import Action, PositionTable, Step, keep
 from resize_pos.tensors import TensorInfo
@@ -28,7 +29,7 @@ def _kernel(tensor: TensorInfo, table: PositionTable) -> PositionTable:
     assert extent is not None
     frames, size = extent
     grid = Grid(size.height, size.width)
-    for family in known_families():
+    for family in registry().candidates(tensor.name):
         if family.role is Role.KERNEL and family.stem(tensor.name) is not None:
             layout = _layout(family, tensor, grid)
             if layout is not None:
