@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -13,6 +13,7 @@ from resize_pos.containers.base import Container
 from resize_pos.convert import Job, locate, run
 from resize_pos.errors import TableError, UsageError
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.health import Health
 from resize_pos.layout import Layout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from resize_pos.conventions import PEERS, Resampling
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.execute import transform
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.health import Health, examine
 from resize_pos.measures.sampling import ratio, size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from resize_pos.config_edits import plan_config_edits
@@ -12,6 +11,7 @@ from resize_pos.configs import library_of, parse_texts, read_texts
 from resize_pos.containers.base import Container
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
+from resize_pos.frozen import dataclass
 from resize_pos.plan import Plan
 
 

@@ -8,8 +8,10 @@ is decided from that value, not from the name of the model, wherever the value c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from resize_pos.frozen import dataclass
 
 Section = tuple[str, ...]
 

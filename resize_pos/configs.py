@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resize_pos.config_places import CONFIG_FILES, PLACES, Kind, Library, Place
 from resize_pos.errors import ContainerError, UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.json_text import parse
 

@@ -6,8 +6,9 @@ Free of numpy, so that a plan can name a resampling without importing it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from resize_pos.frozen import dataclass
 
 
 class Method(StrEnum):

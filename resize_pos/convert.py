@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import ContainerError, ResizePosError
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
 from resize_pos.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos

@@ -7,12 +7,12 @@ no hypothesis explains is left to the measures.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from resize_pos.conventions import CONVENTIONS, Method, Resampling
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.layout import Unfolded
 from resize_pos.measures.sampling import Wide, ratio, resample, size, spread

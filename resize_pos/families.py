@@ -6,7 +6,6 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -18,6 +17,7 @@ from resize_pos.conventions import (
     RelativeConvention,
 )
 from resize_pos.errors import ResizePosError, UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.layout import Layout
 from resize_pos.tensors import TensorInfo
 from resize_pos.windows import DerivedRule, WindowRule

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resize_pos.configs import ConfigSize
 from resize_pos.errors import ContainerError, GeometryError
+from resize_pos.frozen import dataclass
 from resize_pos.plan import make_plan
 from resize_pos.request import Request
 from resize_pos.tables import Located

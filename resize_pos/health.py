@@ -6,11 +6,12 @@ The types are free of numpy; looking at values (`examine`) is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.tables import PositionTable, stored_grid
 

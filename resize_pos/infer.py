@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Owner
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.tensors import TensorInfo
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from json.decoder import JSONDecoder
 from typing import Any
+
+from resize_pos.frozen import dataclass
 
 Path = tuple[str, ...]
 

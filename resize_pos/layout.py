@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.errors import UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 
 if TYPE_CHECKING:

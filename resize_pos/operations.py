@@ -5,11 +5,11 @@ Free of numpy, like every value that a plan holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from resize_pos.conventions import Coordinates, Method, OffsetResampling, Resampling
 from resize_pos.errors import UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 
 

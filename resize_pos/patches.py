@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.tensors import TensorInfo
 

@@ -5,12 +5,13 @@ Everything is plain lists of floats, ready for JSON. Maps are row by row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.measures.energy import norm_map
 from resize_pos.measures.place import merged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from resize_pos.config_edits import NO_CONFIG, plan_config_edits
@@ -11,6 +11,7 @@ from resize_pos.config_values import ConfigEdit, Transfer
 from resize_pos.configs import Document
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.request import Request, as_lengths

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.errors import ResizePosError
+from resize_pos.frozen import dataclass
 from resize_pos.timm_models import Loaded, import_timm
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resize_pos.conventions import (
     CONVENTIONS,
@@ -13,6 +13,7 @@ from resize_pos.conventions import (
     Resampling,
 )
 from resize_pos.errors import UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size
 from resize_pos.operations import Lengthen, SinCosMode
 

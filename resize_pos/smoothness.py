@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.infer import Opinion, Reading
 from resize_pos.layout import Layout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from resize_pos.config_edits import apply_edits
@@ -15,6 +14,7 @@ from resize_pos.containers.model_folder import WEIGHT_SUFFIXES, LeftOut, ModelFo
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.hub import fetch, parse_hub
 from resize_pos.tables import Located
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.layout import Layout
 from resize_pos.operations import Operation, SinCosTable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resize_pos.errors import TableError
+from resize_pos.frozen import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resize_pos.configs import parse_texts, read_texts
+from resize_pos.frozen import dataclass
 
 _FILE = "config.json"
 _LENGTHS = (

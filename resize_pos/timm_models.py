@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.base import Container
 from resize_pos.errors import ResizePosError, UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ networks (docs/artifacts.md). They judge structure; only an evaluation can judge
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from resize_pos.conventions import Coordinates, Resampling
+from resize_pos.frozen import dataclass
 from resize_pos.health import Health, Kind
 from resize_pos.measures.catalogue import MEASURES, Limit, Measured, Peer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from resize_pos.conventions import DEFAULT
 from resize_pos.diagnosis import Diagnosis, Match, diagnose, make_pair, match_conventions
 from resize_pos.errors import GeometryError, TableError
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.health import KIND_WORDS, Health, Kind, examine
 from resize_pos.measures.catalogue import Measured, Peer

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from resize_pos.errors import GeometryError, ResizePosError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, grid_of
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from resize_pos.batch.discover import Found, discover
 from resize_pos.batch.manifest import Entry, merged
 from resize_pos.convert import Job
 from resize_pos.errors import ContainerError, OutputError, ResizePosError, UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.locate import locate_tables
 from resize_pos.plan import make_plan
 from resize_pos.request import Request

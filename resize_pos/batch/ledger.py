@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 from resize_pos.containers.staging import output_error
 from resize_pos.errors import OutputError
+from resize_pos.frozen import dataclass
 
 NAME = ".resize-pos-batch.jsonl"
 

@@ -9,12 +9,12 @@ import json
 import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from resize_pos.errors import ResizePosError, UsageError
+from resize_pos.frozen import dataclass
 from resize_pos.request import Request
 
 _PLACES = ("source", "output")

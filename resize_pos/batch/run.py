@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from resize_pos.batch.work import CURRENT, FAILED, Outcome, Rights, Task, failed
 from resize_pos.containers.stages import remove_abandoned
 from resize_pos.containers.staging import require_space
 from resize_pos.convert import Job
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.report.as_json import SCHEMA, request_document
 

@@ -13,9 +13,9 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from resize_pos.batch.work import FAILED, Outcome, Task, carry_out, failed
+from resize_pos.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

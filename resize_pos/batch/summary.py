@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.batch.work import CURRENT, FAILED, Outcome
+from resize_pos.frozen import dataclass
 
 SCHEMA = "resize-pos/batch/1"
 

@@ -6,7 +6,7 @@ import contextlib
 import filecmp
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ from resize_pos.containers import open_container
 from resize_pos.containers.stages import remove_stage, stage_path
 from resize_pos.convert import Job, run
 from resize_pos.errors import OutputError, ResizePosError
+from resize_pos.frozen import dataclass
 from resize_pos.provenance import as_plain, recorded_request, request_record
 from resize_pos.report.as_json import SCHEMA, report_document, request_document
 from resize_pos.report.files import wants_pictures, write_reports

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from resize_pos.containers.safetensors import SafetensorsFile
 from resize_pos.containers.safetensors_fresh import fresh_header
 from resize_pos.containers.splice import PAGE, CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:

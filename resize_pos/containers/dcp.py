@@ -13,7 +13,7 @@ import pickle
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from resize_pos.containers.carry import carry_over, require_inside
 from resize_pos.containers.dcp_metadata import METADATA, Piece, pieces, read_metadata
 from resize_pos.containers.splice import CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:

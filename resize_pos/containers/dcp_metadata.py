@@ -12,12 +12,12 @@ import itertools
 import pickle
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resize_pos.containers.carry import require_bare, require_inside
 from resize_pos.errors import ContainerError
+from resize_pos.frozen import dataclass
 
 METADATA = ".metadata"
 _LARGEST = 256 * 2**20

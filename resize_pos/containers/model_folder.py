@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ from resize_pos.containers.base import Container, Copied, peek_into
 from resize_pos.containers.carry import carry_over, require_inside, require_no_pointer
 from resize_pos.containers.sharded import Opener, ShardedCheckpoint, is_index
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

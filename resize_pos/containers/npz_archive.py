@@ -7,11 +7,11 @@ import struct
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from resize_pos.containers.splice import CopyRange, NewBytes, Segment
 from resize_pos.errors import ContainerError
+from resize_pos.frozen import dataclass
 
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s2B5H3L5H2L")

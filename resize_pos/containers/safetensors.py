@@ -11,13 +11,14 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from resize_pos.containers.base import Copied
 from resize_pos.containers.splice import PAGE, CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:

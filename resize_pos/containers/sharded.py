@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from resize_pos.containers.carry import (
     require_no_pointer,
 )
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.json_text import parse, replace_value
 from resize_pos.tensors import TensorInfo
 

@@ -6,11 +6,11 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from resize_pos.errors import ContainerError
+from resize_pos.frozen import dataclass
 
 _TRUNCATED = "The file looks truncated; download or copy it again."
 

@@ -7,12 +7,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resize_pos.containers.staging import output_error
 from resize_pos.errors import ContainerError
+from resize_pos.frozen import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

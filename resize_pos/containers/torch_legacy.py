@@ -6,7 +6,7 @@ Read without executing anything; written as a zip checkpoint, which every torch 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -23,6 +23,7 @@ from resize_pos.containers.torch_tensors import TensorRef, storage_of
 from resize_pos.containers.torch_tree import Tree, find_tensors
 from resize_pos.containers.zip_records import Fresh
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

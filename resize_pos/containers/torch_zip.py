@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from resize_pos.containers.zip_records import (
     require_stored,
 )
 from resize_pos.errors import ContainerError, TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

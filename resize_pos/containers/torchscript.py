@@ -6,7 +6,7 @@ Read without running anything; written as a plain checkpoint, a dict of tensors.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from resize_pos.containers.torch_tree import Tree
 from resize_pos.containers.torch_zip import Archive
 from resize_pos.containers.zip_records import Fresh
 from resize_pos.errors import TableError
+from resize_pos.frozen import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ Only those three weights are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.frozen import dataclass
 from resize_pos.measures.place import lattice
 from resize_pos.measures.sampling import Single, Wide, products
 from resize_pos.tensors import TensorInfo

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resize_pos.conventions import PEERS, Resampling
 from resize_pos.errors import UsageError
+from resize_pos.frozen import dataclass
 
 MEASURES: Mapping[str, str] = {
     "norm_ratio": "mean vector norm after ÷ before",

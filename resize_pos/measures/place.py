@@ -6,11 +6,10 @@ head, say) the copies of a cell are one vector.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.frozen import dataclass
 from resize_pos.measures.sampling import Wide, products, size, spread, unit
 
 _CELLS = 320  # new cells looked up

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from resize_pos.conventions import Resampling
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.layout import Unfolded
 from resize_pos.measures import energy, loss, place, spectrum
 from resize_pos.measures.attention import find_keys, measure_attention, read_weights

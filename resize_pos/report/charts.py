@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
+from resize_pos.frozen import dataclass
 from resize_pos.pictures import Curve
 
 _WIDTH, _HEIGHT = 330, 220

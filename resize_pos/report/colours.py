@@ -7,7 +7,8 @@ told apart with any colour vision; the control points are the published ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from resize_pos.frozen import dataclass
 
 Colour = tuple[int, int, int]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.pictures import Curve, Map, SimilarityMap, StepPictures, TablePictures
 from resize_pos.report.charts import Axis, Line, Mark, counted, line_chart, linear, powers
 from resize_pos.report.colours import CIVIDIS, COSINES, VIRIDIS, Colour, Scale, gradient

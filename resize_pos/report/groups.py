@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.measures.catalogue import Peer
 from resize_pos.tables import Action, PositionTable, Step

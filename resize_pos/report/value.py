@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from resize_pos.containers.base import Copied
 from resize_pos.containers.converted import Conversion
 from resize_pos.containers.model_folder import LeftOut
 from resize_pos.families import Role
+from resize_pos.frozen import dataclass
 from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
 from resize_pos.tables import Action, Step

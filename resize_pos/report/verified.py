@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.diagnosis import Match
+from resize_pos.frozen import dataclass
 from resize_pos.probe import Probe
 from resize_pos.report.as_json import (
     checks_document,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.configs import ConfigSize
 from resize_pos.families import Family
+from resize_pos.frozen import dataclass
 from resize_pos.infer import Geometry
 from resize_pos.layout import Layout
 from resize_pos.request import Request

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.errors import GeometryError
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.layout import Layout, Unfolded
 from resize_pos.tensors import TensorInfo

@@ -8,10 +8,11 @@ when all parameters of that shape go through the same, or when their order settl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resize_pos.containers.base import OptimizerState
 from resize_pos.errors import TableError
+from resize_pos.frozen import dataclass
 from resize_pos.operations import Operation, Rebuild, Resample
 from resize_pos.request import Request
 from resize_pos.tables import Action, PositionTable, StateOf, Step

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, grid_of
 from resize_pos.infer import Hypothesis
 from resize_pos.layout import Layout

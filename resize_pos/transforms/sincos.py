@@ -7,12 +7,12 @@ are real numbers, so a table can be computed at any place, not only at whole pos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.layout import Layout, Unfolded
 from resize_pos.operations import SinCos, SinCosMode, SinCosTable

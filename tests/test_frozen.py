@@ -1,0 +1,99 @@
+"""Frozen classes of our own making do what those of `dataclasses` do."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from resize_pos.frozen import dataclass as quick
+
+
+def classes(make: Callable[..., Any], **options: bool) -> Any:
+    @make(frozen=True, slots=True, **options)
+    class Point:
+        """A place."""
+
+        x: int
+        y: int = 7
+        tags: list[str] = dataclasses.field(default_factory=list)
+        secret: str = dataclasses.field(default="s", repr=False)
+
+        @property
+        def total(self) -> int:
+            return self.x + self.y
+
+    Point.__qualname__ = "Point"
+    return Point
+
+
+MAKERS = {"quick": quick, "standard": dataclasses.dataclass}
+
+
+def outcome(action: Callable[[Any], object], cls: Any) -> object:
+    try:
+        return action(cls)
+    except Exception as error:
+        return type(error), str(error).replace("test_frozen.", "")
+
+
+ACTIONS: dict[str, Callable[[Any], object]] = {
+    "positional": lambda c: repr(c(1, 2, ["a"])),
+    "keywords": lambda c: repr(c(y=3, x=1)),
+    "defaults": lambda c: (c(1).y, c(1).tags, c(1).secret, c(1).total),
+    "own default each": lambda c: c(1).tags is c(1).tags,
+    "missing": lambda c: c(),
+    "unknown": lambda c: c(1, z=2),
+    "too many": lambda c: c(1, 2, [], "", 5),
+    "equal": lambda c: (c(1) == c(1), c(1) == c(2), c(1) != c(2), c(1) == (1, 7, [], "s")),
+    "hash of a list": lambda c: type(hash(c(1))),
+    "hash": lambda c: hash(c(1, 2, ())) == hash(c(1, 2, ())),  # type: ignore[arg-type]
+    "assign": lambda c: setattr(c(1), "x", 2),
+    "delete": lambda c: delattr(c(1), "x"),
+    "slots": lambda c: hasattr(c(1), "__dict__"),
+    "replace": lambda c: repr(dataclasses.replace(c(1), y=9)),
+    "fields": lambda c: [(f.name, f.repr, f.init) for f in dataclasses.fields(c)],
+    "asdict": lambda c: dataclasses.asdict(c(1, tags=["a"])),
+    "is one": dataclasses.is_dataclass,
+    "copied": lambda c: copy.copy(c(1, 2)) == c(1, 2),
+    "copied deeply": lambda c: copy.deepcopy(c(1, 2)) == c(1, 2),
+    "match": lambda c: c.__match_args__,
+    "signature": lambda c: list(inspect.signature(c).parameters),
+    "doc": lambda c: c.__doc__,
+}
+
+
+@pytest.mark.parametrize("compared", [True, False])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_they_behave_like_the_standard_ones(action: str, compared: bool) -> None:
+    quickly, standard = (
+        outcome(ACTIONS[action], classes(make, eq=compared)) for make in MAKERS.values()
+    )
+    assert quickly == standard
+
+
+@quick(frozen=True, slots=True)
+class Sent:
+    """Found by pickle under its name."""
+
+    name: str
+    numbers: tuple[int, ...] = ()
+
+
+def test_they_travel_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(Sent("a", (1, 2)))) == Sent("a", (1, 2))
+
+
+def test_no_attribute_can_be_added() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Sent("a").other = 1  # type: ignore[attr-defined, misc]
+
+
+def test_other_kinds_of_classes_are_left_to_the_standard_library() -> None:
+    with pytest.raises(TypeError):
+        quick(frozen=False, slots=True)
