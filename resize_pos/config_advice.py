@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resize_pos.config_edits import plan_config_edits
-from resize_pos.config_values import Transfer, as_pixels
-from resize_pos.configs import library_of, parse_texts, read_texts
+from resize_pos.config_values import ConfigEdit, Transfer, as_pixels
+from resize_pos.configs import Document, library_of, parse_texts, read_texts
 from resize_pos.containers.base import Container
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
@@ -58,10 +57,7 @@ def advise(plan: Plan, container: Container, *, edited: bool) -> tuple[ConfigAdv
     transfer = Transfer.of(plan.steps, images_too=plan.request.to_image)
     folder = container.path if container.path.is_dir() else container.path.parent
     documents = parse_texts(read_texts(folder))
-    try:
-        edits = plan_config_edits(documents, transfer)
-    except GeometryError:  # cannot be said in these configs, and nobody asked us to
-        edits = ()
+    edits = _edits(documents, transfer) if documents else ()
     if edits:
         return tuple(
             ConfigAdvice(
@@ -74,6 +70,15 @@ def advise(plan: Plan, container: Container, *, edited: bool) -> tuple[ConfigAdv
             for edit in edits
         )
     return tuple(_general(plan, transfer))
+
+
+def _edits(documents: Mapping[str, Document], transfer: Transfer) -> tuple[ConfigEdit, ...]:
+    from resize_pos.config_edits import plan_config_edits  # weights alone have no use for it
+
+    try:
+        return plan_config_edits(documents, transfer)
+    except GeometryError:  # cannot be said in these configs, and nobody asked us to
+        return ()
 
 
 def _general(plan: Plan, transfer: Transfer) -> Iterator[ConfigAdvice]:

@@ -18,6 +18,8 @@ _SIZE_FILES = tuple(dict.fromkeys(p.file for p in PLACES if p.kind is Kind.SIZE)
 
 Document = Mapping[str, Any]
 
+NO_CONFIG = "pass --no-config to convert the weights alone."
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigSize:

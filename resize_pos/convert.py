@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,11 +23,9 @@ from resize_pos.measures.catalogue import Limit
 from resize_pos.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
-from resize_pos.report.groups import grouped
 from resize_pos.report.value import Report, Status, TableReport
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
-from resize_pos.rules.optimizer import optimizer_steps
 from resize_pos.sources import (
     Source,
     config_files,
@@ -142,6 +139,8 @@ def _with_optimizers(plan: Plan, container: Container) -> Plan:
     """Plan what becomes of the optimizer state that a training checkpoint holds."""
     if not isinstance(container, TrainingCheckpoint):
         return plan
+    from resize_pos.rules.optimizer import optimizer_steps
+
     states = optimizer_steps(plan.steps, container.tensors, container.optimizers, plan.request)
     return replace(plan, steps=plan.steps + states)
 
@@ -216,6 +215,7 @@ def _drawn(
 ) -> list[TableReport]:
     """Add the pictures of every table that was measured; of several alike, of one."""
     from resize_pos.pictures import picture_step
+    from resize_pos.report.groups import grouped
 
     shown = {group.shown.step.table.name for group in grouped(tables) if group.shown.measures}
     return [
@@ -272,6 +272,8 @@ def _copy_whole(container: Container, output: Path, force: bool) -> Copied:
 
 def _sha256(path: Path) -> str:
     """Hash a file; of a folder, the lines that `sha256sum` prints for its files, sorted by name."""
+    import hashlib
+
     if path.is_dir():
         files = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
         lines = "".join(f"{_sha256(path / name)}  {name}\n" for name in files)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resize_pos.config_edits import NO_CONFIG, plan_config_edits
 from resize_pos.config_values import ConfigEdit, Transfer
-from resize_pos.configs import Document
+from resize_pos.configs import NO_CONFIG, Document
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.families import Role
 from resize_pos.frozen import dataclass
@@ -110,7 +109,11 @@ def make_plan(
     _require_one_size(steps, request)
     from_size, to_size = _sizes(steps, request)
     _require_no_config(steps, documents or {})
-    edits = plan_config_edits(documents or {}, Transfer.of(steps, images_too=request.to_image))
+    edits: tuple[ConfigEdit, ...] = ()
+    if documents:
+        from resize_pos.config_edits import plan_config_edits  # weights alone have no use for it
+
+        edits = plan_config_edits(documents, Transfer.of(steps, images_too=request.to_image))
     return Plan(
         request,
         steps,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -73,6 +72,8 @@ def as_plain(value: Any) -> Any:
 
 def digest(tables: Mapping[str, NDArray[Any]]) -> str:
     """Hash the source tables, names and shapes included, independent of their order."""
+    import hashlib
+
     total = hashlib.sha256()
     for name in sorted(tables):
         array = tables[name]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from resize_pos.config_edits import apply_edits
 from resize_pos.config_places import CONFIG_FILES, PLACES, Kind
 from resize_pos.config_values import ConfigEdit
-from resize_pos.containers.base import Container
-from resize_pos.containers.dcp import DistributedCheckpoint
-from resize_pos.containers.model_folder import WEIGHT_SUFFIXES, LeftOut, ModelFolder
-from resize_pos.containers.sharded import ShardedCheckpoint
+from resize_pos.containers import writes_folder
+from resize_pos.containers.base import WEIGHT_SUFFIXES, Container
 from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.families import Role
 from resize_pos.frozen import dataclass
 from resize_pos.hub import fetch, parse_hub
 from resize_pos.tables import Located
+
+if TYPE_CHECKING:
+    from resize_pos.containers.model_folder import LeftOut, ModelFolder
 
 _TEXT_FILES = {place.file for place in PLACES if place.kind is Kind.LENGTH}
 _IMAGE_FILES = {place.file for place in PLACES if place.kind is not Kind.LENGTH}
@@ -76,10 +77,14 @@ def require_one_geometry(container: Container, located: Located) -> None:
 
 def require_convertible(container: Container, names: Collection[str]) -> None:
     """Refuse, before anything is written, what a container cannot change without breaking."""
+    if not writes_folder(container):
+        return
+    from resize_pos.containers.dcp import DistributedCheckpoint
+
     if isinstance(container, DistributedCheckpoint):
         container.require_no_state(names)
-    elif isinstance(container, ModelFolder):
-        for unit in container.units.values():
+    elif (folder := _model_folder(container)) is not None:
+        for unit in folder.units.values():
             if names and getattr(unit, "optimizers", ()):
                 raise ContainerError(
                     f"{unit.path.name} holds the state of an optimizer.",
@@ -95,24 +100,41 @@ def prepare(
     copy: bool,
 ) -> Container:
     """Set a folder up to be written with its configs edited."""
+    if not writes_folder(container):
+        return container
+    from resize_pos.config_edits import apply_edits
+    from resize_pos.containers.dcp import DistributedCheckpoint
+    from resize_pos.containers.sharded import ShardedCheckpoint
+
     if isinstance(container, ShardedCheckpoint | DistributedCheckpoint):
         return container.copying(copy)
-    if not isinstance(container, ModelFolder):
+    folder = _model_folder(container)
+    if folder is None:
         return container
     new = {}
     for file in dict.fromkeys(edit.file for edit in edits):
         new[file] = apply_edits(texts[file], [edit for edit in edits if edit.file == file])
-    return container.edited(new, copy=copy)
+    return folder.edited(new, copy=copy)
 
 
 def copies(container: Container) -> Mapping[str, str]:
     """Name the tensors of further weight files, each with its name in the first."""
-    return container.copies if isinstance(container, ModelFolder) else {}
+    folder = _model_folder(container)
+    return {} if folder is None else folder.copies
 
 
 def left_out(container: Container) -> tuple[LeftOut, ...]:
     """Name the files that a converted folder does not get."""
-    return container.left_out if isinstance(container, ModelFolder) else ()
+    folder = _model_folder(container)
+    return () if folder is None else folder.left_out
+
+
+def _model_folder(container: Container) -> ModelFolder | None:
+    if not writes_folder(container):
+        return None
+    from resize_pos.containers.model_folder import ModelFolder  # a lone file has no use for it
+
+    return container if isinstance(container, ModelFolder) else None
 
 
 def require_other_place(source: Path, output: Path, *, folder: bool) -> None:

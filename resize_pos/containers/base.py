@@ -12,6 +12,8 @@ from resize_pos.tensors import TensorInfo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz")
+
 
 @dataclass(frozen=True, slots=True)
 class Copied:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -44,7 +42,7 @@ def replace_folder(stage: Path, target: Path) -> None:
     if _exchanged(stage, target):
         shutil.rmtree(stage, ignore_errors=True)
         return
-    aside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}{OLD_SUFFIX}")
+    aside = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}{OLD_SUFFIX}")
     target.rename(aside)
     try:
         stage.rename(target)
@@ -57,6 +55,8 @@ def replace_folder(stage: Path, target: Path) -> None:
 def _exchanged(stage: Path, target: Path) -> bool:
     if not sys.platform.startswith("linux"):
         return False
+    import ctypes  # only a folder that is replaced pays for it
+
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):  # an older C library

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resize_pos.containers.base import Container, Copied, peek_into
+from resize_pos.containers.base import WEIGHT_SUFFIXES, Container, Copied, peek_into
 from resize_pos.containers.carry import carry_over, require_inside, require_no_pointer
 from resize_pos.containers.sharded import Opener, ShardedCheckpoint, is_index
 from resize_pos.errors import ContainerError, TableError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 # Likeliest first: the first weights found speak for the folder, the others are their copies.
-WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz")
 _WEIGHT_NAMES = re.compile(r"(pytorch_|open_clip_|diffusion_pytorch_)*model[\w.-]*")
 
 # What training leaves beside the weights. None of it is a checkpoint of the model.

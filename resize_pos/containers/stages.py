@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import os
 import re
-import secrets
 import shutil
-import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,9 +31,7 @@ def stage_path(target: Path) -> Path:
     process = os.getpid()
     writer = f"{_place()}-{process:x}-{_started(process) or 0:x}"
     while True:
-        stage = target.with_name(
-            f"{_beginning(target)}{writer}-{secrets.token_hex(4)}{PART_SUFFIX}"
-        )
+        stage = target.with_name(f"{_beginning(target)}{writer}-{os.urandom(4).hex()}{PART_SUFFIX}")
         if not os.path.lexists(stage):
             return stage
 
@@ -96,11 +91,15 @@ def _beginning(target: Path) -> str:
 @functools.cache
 def _place() -> str:
     """Name the machine, and where processes are numbered apart, that numbering."""
+    # Imported by whoever writes; a look at a checkpoint has no use for them.
+    import hashlib
+    import platform
+
     try:
         numbering = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         numbering = ""
-    return hashlib.sha256(f"{socket.gethostname()}\0{numbering}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{platform.node()}\0{numbering}".encode()).hexdigest()[:8]
 
 
 def _started(process: int) -> int | None:

@@ -12,7 +12,6 @@ from resize_pos.advice import AFTER_A_WARNING, NOTHING, PUBLISHED, SUGGESTION, T
 from resize_pos.config_advice import ConfigAdvice
 from resize_pos.containers.base import Copied
 from resize_pos.containers.converted import Conversion
-from resize_pos.containers.model_folder import LeftOut
 from resize_pos.families import Role
 from resize_pos.frozen import dataclass
 from resize_pos.measures.catalogue import Peer
@@ -21,6 +20,7 @@ from resize_pos.tables import Action, Step
 from resize_pos.verdict import Check, Level, worst
 
 if TYPE_CHECKING:
+    from resize_pos.containers.model_folder import LeftOut
     from resize_pos.pictures import StepPictures
 
 
