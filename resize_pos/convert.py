@@ -8,10 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.beside import Beside
 from resize_pos.config_advice import advise
 from resize_pos.configs import parse_texts, read_config_sizes, read_texts
 from resize_pos.containers import open_container, writes_folder
-from resize_pos.containers.base import Container, Copied, PartialReader, TrainingCheckpoint
+from resize_pos.containers.base import (
+    Container,
+    Copied,
+    EarlyWriter,
+    PartialReader,
+    Promised,
+    TrainingCheckpoint,
+)
 from resize_pos.containers.converted import Converted, converted
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
@@ -168,13 +176,40 @@ def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
 def _convert(
     container: Container, plan: Plan, output: Path, job: Job
 ) -> tuple[tuple[TableReport, ...], Copied]:
-    from resize_pos.execute import transform  # numpy: only a real conversion pays for it
-    from resize_pos.measures.table import Neighbours
-    from resize_pos.transforms.optimizer_state import keep_sign
-    from resize_pos.verify import check_output, require_finite, require_plausible
-
     if plan.drops and isinstance(container, TrainingCheckpoint):
         container = container.without(plan.drops)
+    shapes = {step.table.name: step.target_shape for step in plan.changes}
+    require_space(output.parent, container.output_bytes(shapes))
+    # The kernel copies bytes while this process computes the tables, and then their measures.
+    with (
+        staged(output, force=job.force, folder=writes_folder(container)) as stage,
+        Beside(lambda: _transformed(container, plan, job.device)) as tables,
+        Beside(lambda: _measured(container, plan, tables.result(), job)) as reports,
+    ):
+        note = record(plan, container)
+        if isinstance(container, EarlyWriter):
+            promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
+            copied = container.write_early(stage, promised, note)
+        else:
+            copied = container.write(stage, tables.result().after, note)
+        from resize_pos.verify import check_output
+
+        written = parse_texts(read_texts(stage)) if plan.config_edits else None
+        check_output(open_container(stage), container, plan, tables.result().before, written)
+    return reports.result(), copied
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tables:
+    before: Mapping[str, NDArray[Any]]
+    after: Mapping[str, NDArray[Any]]
+
+
+def _transformed(container: Container, plan: Plan, device: str) -> _Tables:
+    from resize_pos.execute import transform  # numpy: only a real conversion pays for it
+    from resize_pos.transforms.optimizer_state import keep_sign
+    from resize_pos.verify import require_finite, require_plausible
+
     before: dict[str, NDArray[Any]] = {}
     after: dict[str, NDArray[Any]] = {}
     for step in plan.changes:
@@ -182,15 +217,18 @@ def _convert(
         before[name] = container.read(name)
         require_finite(name, before[name], container.path.name)
         require_plausible(step.table, before[name])
-        after[name] = transform(step, before[name], job.device)
+        after[name] = transform(step, before[name], device)
         if step.table.state is not None:
             after[name] = keep_sign(before[name], after[name])
-    shapes: Mapping[str, tuple[int, ...]] = {name: array.shape for name, array in after.items()}
-    require_space(output.parent, container.output_bytes(shapes))
-    with staged(output, force=job.force, folder=writes_folder(container)) as stage:
-        copied = container.write(stage, after, record(plan, before))
-        written = parse_texts(read_texts(stage)) if plan.config_edits else None
-        check_output(open_container(stage), container, plan, before, written)
+    return _Tables(before, after)
+
+
+def _measured(
+    container: Container, plan: Plan, arrays: _Tables, job: Job
+) -> tuple[TableReport, ...]:
+    from resize_pos.measures.table import Neighbours
+
+    before, after = arrays.before, arrays.after
     around = Neighbours(container.tensors, container.read)
     tables = [
         _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
@@ -198,9 +236,7 @@ def _convert(
         else TableReport(step)
         for step in plan.steps
     ]
-    if job.draw:
-        tables = _drawn(tables, before, after)
-    return tuple(tables), copied
+    return tuple(_drawn(tables, before, after) if job.draw else tables)
 
 
 def _is_measured(step: Step) -> bool:

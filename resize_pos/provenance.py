@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resize_pos._version import __version__
+from resize_pos.containers.base import Container, peek_into
 from resize_pos.geometry import Grid
 from resize_pos.infer import Geometry
 from resize_pos.plan import Plan
 from resize_pos.request import Request
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 KEY = "resize_pos"
 
 
-def record(plan: Plan, tables: Mapping[str, NDArray[Any]]) -> Mapping[str, str]:
-    """Make the metadata entry for a plan; `tables` are the source's arrays, for the digest."""
+def record(plan: Plan, source: Container) -> Mapping[str, str]:
+    """Make the metadata entry for a plan; the tables that change are read, for the digest."""
     steps = plan.changes
     document = {
         "version": __version__,
@@ -37,7 +35,7 @@ def record(plan: Plan, tables: Mapping[str, NDArray[Any]]) -> Mapping[str, str]:
             }
             for step in steps
         },
-        "source": digest(tables),
+        "source": digest(source, [step.table.name for step in steps]),
         "request": request_record(plan.request),
     }
     return {KEY: json.dumps(document, separators=(",", ":"))}
@@ -70,15 +68,15 @@ def as_plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def digest(tables: Mapping[str, NDArray[Any]]) -> str:
-    """Hash the source tables, names and shapes included, independent of their order."""
+def digest(source: Container, tables: Iterable[str]) -> str:
+    """Hash tables, names and shapes included, independent of their order."""
     import hashlib
 
     total = hashlib.sha256()
     for name in sorted(tables):
-        array = tables[name]
-        total.update(f"{name}\0{array.dtype.name}\0{array.shape}\0".encode())
-        total.update(array.tobytes())
+        info = source.tensors[name]
+        total.update(f"{name}\0{info.dtype}\0{info.shape}\0".encode())
+        total.update(peek_into(source, name, 0, info.nbytes))
     return f"sha256:{total.hexdigest()}"
 
 

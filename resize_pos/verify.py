@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.configs import Document, config_sizes
-from resize_pos.containers.base import Container
+from resize_pos.containers.base import Container, PartialReader
 from resize_pos.errors import GeometryError, OutputError, TableError
 from resize_pos.infer import ONLY_SQUARE, Candidate, Reading, readings
 from resize_pos.locate import locate_tables
@@ -80,7 +80,10 @@ def check_output(
         from_length=request.to_length if request.from_length else None,
     )
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
-    around = Surroundings(output.tensors, again, config_sizes(documents or {}), known, output.read)
+    peek = output.peek if isinstance(output, PartialReader) else None
+    around = Surroundings(
+        output.tensors, again, config_sizes(documents or {}), known, output.read, peek
+    )
     after = make_plan(locate_tables(around), again, documents)
     if after.config_edits:
         raise OutputError(f"the configs written are not final: {after.config_edits[0]}.")

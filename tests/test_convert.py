@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from resize_pos import resize_checkpoint
+from resize_pos.containers.base import Promised
 from resize_pos.containers.safetensors import SafetensorsFile
 from resize_pos.errors import OutputError, ResizePosError, TableError
 from resize_pos.report import Report
@@ -235,13 +236,13 @@ def test_an_output_that_is_not_as_planned_is_thrown_away(
     vit_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that loses the prefix row: caught between writing and renaming."""
-    write = SafetensorsFile.write
+    write = SafetensorsFile.write_early
 
-    def careless(self: SafetensorsFile, stage: Path, changes: Any, metadata: Any) -> Any:
-        shifted = {name: np.roll(array, 1, axis=1) for name, array in changes.items()}
-        return write(self, stage, shifted, metadata)
+    def careless(self: SafetensorsFile, stage: Path, changes: Promised, metadata: Any) -> Any:
+        shifted = {name: np.roll(array, 1, axis=1) for name, array in changes.wait().items()}
+        return write(self, stage, Promised.kept(shifted), metadata)
 
-    monkeypatch.setattr(SafetensorsFile, "write", careless)
+    monkeypatch.setattr(SafetensorsFile, "write_early", careless)
     with pytest.raises(OutputError, match="not kept bit for bit"):
         resize_checkpoint(vit_file, to=96)
     assert folder_of(vit_file) == ["vit.safetensors"]

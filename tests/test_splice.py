@@ -15,10 +15,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resize_pos.containers import splice
-from resize_pos.containers.splice import CopyRange, NewBytes, Segment, write_spliced
+from resize_pos.containers.splice import (
+    PAGE,
+    STRIDE,
+    CopyRange,
+    LaterBytes,
+    NewBytes,
+    Segment,
+    write_spliced,
+)
 from resize_pos.errors import ContainerError, OutputError
 
 CONTENT = bytes(range(256)) * 64  # 16 KiB: four pages
+
+
+def later(data: bytes) -> LaterBytes:
+    return LaterBytes(len(data), lambda: data, lambda: False)
+
 
 SEGMENTS: dict[str, list[Segment]] = {
     "nothing": [],
@@ -31,6 +44,8 @@ SEGMENTS: dict[str, list[Segment]] = {
     "backwards": [CopyRange(8192, 100), CopyRange(0, 100)],
     "empty pieces": [CopyRange(5, 0), NewBytes(b""), CopyRange(5, 10), CopyRange(9, 0)],
     "congruent, unaligned": [NewBytes(b"x" * 100), CopyRange(100, len(CONTENT) - 100)],
+    "awaited": [CopyRange(0, 9), later(b"abc"), CopyRange(9, 5000), later(b""), NewBytes(b"x")],
+    "awaited at the end": [NewBytes(b"x"), CopyRange(4096, 5000), later(b"y" * 5000)],
     "shifted by one": [NewBytes(b"x"), CopyRange(0, len(CONTENT))],
 }
 
@@ -41,7 +56,7 @@ def expected(segments: Sequence[Segment], content: bytes = CONTENT) -> bytes:
     return b"".join(
         content[piece.offset : piece.offset + piece.length]
         if isinstance(piece, CopyRange)
-        else bytes(piece.data)
+        else bytes(piece.data if isinstance(piece, NewBytes) else piece.wait())
         for piece in segments
     )
 
@@ -225,8 +240,8 @@ def test_adjacent_ranges_become_one_copy() -> None:
     ]
 
 
-def test_congruent_copies_start_at_a_page(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_congruent_copies_start_at_a_page_and_then_at_a_stride(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real: Any = getattr(os, "copy_file_range", None)
     if real is None:
@@ -238,8 +253,46 @@ def test_congruent_copies_start_at_a_page(
         return int(real(source, stage, count, offset_src=offset_src))
 
     monkeypatch.setattr(os, "copy_file_range", noting)
-    write_spliced(source, tmp_path / "stage", SEGMENTS["congruent, unaligned"])
-    assert asked == [(100, 3996), (4096, len(CONTENT) - 4096)]
+    source = tmp_path / "source"
+    source.write_bytes(bytes(3 * STRIDE))
+    for name, new, begin in (("page", 100, PAGE + 100), ("stride", 100, STRIDE + 100)):
+        segments: list[Segment] = [NewBytes(bytes(new)), CopyRange(begin, 3 * STRIDE - begin)]
+        write_spliced(source, tmp_path / name, segments)
+    assert asked == [
+        (PAGE + 100, PAGE - 100),
+        (2 * PAGE, 3 * STRIDE - 2 * PAGE),
+        (STRIDE + 100, STRIDE - 100),
+        (2 * STRIDE, STRIDE),
+    ]
+
+
+def test_bytes_are_copied_before_anything_is_waited_for(source: Path, tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+
+    def wait() -> bytes:
+        written = stage.read_bytes()
+        assert (written[:8], written[11:]) == (CONTENT[:8], CONTENT[8:])
+        return b"new"
+
+    awaited = LaterBytes(3, wait, lambda: False)
+    write_spliced(source, stage, [CopyRange(0, 8), awaited, CopyRange(8, len(CONTENT) - 8)])
+    assert stage.read_bytes() == CONTENT[:8] + b"new" + CONTENT[8:]
+
+
+def test_what_has_failed_is_not_copied_for(source: Path, tmp_path: Path) -> None:
+    def wait() -> bytes:
+        raise ContainerError("the table is damaged.")
+
+    stage, awaited = tmp_path / "stage", LaterBytes(3, wait, lambda: True)
+    with pytest.raises(ContainerError, match="damaged"):
+        write_spliced(source, stage, [CopyRange(0, 8), awaited, CopyRange(8, len(CONTENT) - 8)])
+    assert stage.stat().st_size == 8
+
+
+def test_other_bytes_than_announced_are_refused(source: Path, tmp_path: Path) -> None:
+    awaited = LaterBytes(3, lambda: b"four", lambda: False)
+    with pytest.raises(ContainerError, match="3 new bytes were announced and 4 came"):
+        write_spliced(source, tmp_path / "stage", [awaited])
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o600, 0o444, 0o755])

@@ -20,6 +20,9 @@ __all__ = ["main"]
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if args is None else args)
+    # numpy's linear algebra starts a thread for each core when it is imported, which takes longer
+    # than everything that we have it do.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(_run(words, debug="--debug" in words))
 
 

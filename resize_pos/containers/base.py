@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -89,6 +89,29 @@ class TrainingCheckpoint(Protocol):
 
     def without(self, entries: Collection[str]) -> Container:
         """Give the same checkpoint without these entries of its optimizers' states."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Promised:
+    """New tensors that are still being computed."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    wait: Callable[[], Mapping[str, NDArray[Any]]]
+    failed: Callable[[], bool]  # whether waiting would raise
+
+    @classmethod
+    def kept(cls, arrays: Mapping[str, NDArray[Any]]) -> Promised:
+        """Promise what is there already."""
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        return cls(shapes, lambda: arrays, lambda: False)
+
+
+@runtime_checkable
+class EarlyWriter(Protocol):
+    """A container whose bytes can be copied before the new tensors are known."""
+
+    def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
+        """Do what `write` does, and wait for the new tensors only when all else is written."""
 
 
 @runtime_checkable

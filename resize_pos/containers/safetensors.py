@@ -12,11 +12,19 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from resize_pos.containers.base import Copied
-from resize_pos.containers.splice import PAGE, CopyRange, NewBytes, Segment, write_spliced
+from resize_pos.containers.base import Copied, Promised
+from resize_pos.containers.splice import (
+    CopyRange,
+    LaterBytes,
+    NewBytes,
+    Segment,
+    congruence,
+    write_spliced,
+)
 from resize_pos.errors import ContainerError, TableError
 from resize_pos.frozen import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
@@ -137,7 +145,7 @@ class SafetensorsFile:
         """
         spans = self._new_spans(shapes)
         data = max((end for _, end in spans.values()), default=0)
-        return 8 + len(self._encode(shapes, spans, {})) + data + PAGE + _ALLOWANCE
+        return 8 + len(self._encode(shapes, spans, {})) + data + congruence(data) + _ALLOWANCE
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
@@ -147,11 +155,16 @@ class SafetensorsFile:
         Keys, their order and the order of the data stay. The header is padded with spaces so that
         the largest untouched range keeps its place within a page, which the kernel copies faster.
         """
-        new = {name: self._stored_bytes(name, array) for name, array in changes.items()}
-        shapes = {name: array.shape for name, array in changes.items()}
+        for name, array in changes.items():
+            self._require_type(name, array)
+        return self.write_early(stage, Promised.kept(changes), metadata)
+
+    def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
+        """Do what `write` does, and wait for the new tensors only when all else is written."""
+        shapes = changes.shapes
         spans = self._new_spans(shapes)
         encoded = self._encode(shapes, spans, metadata)
-        length = _padded(len(encoded), self._bulk_shift(spans, new))
+        length = _padded(len(encoded), *self._bulk(spans, shapes))
         if length > _LONGEST_HEADER:
             raise ContainerError(
                 f"{self.path.name}: the new header takes {length} bytes; "
@@ -159,12 +172,16 @@ class SafetensorsFile:
             )
         segments: list[Segment] = [NewBytes(length.to_bytes(8, "little") + encoded.ljust(length))]
         for name, (begin, end) in self._spans.items():
-            carried = CopyRange(begin, end - begin)
-            segments.append(NewBytes(new[name]) if name in new else carried)
+            if name in shapes:
+                first, last = spans[name]
+                wait = partial(self._awaited, changes, name)
+                segments.append(LaterBytes(last - first, wait, changes.failed))
+            else:
+                segments.append(CopyRange(begin, end - begin))
         self._require_unchanged()
         write_spliced(self.path, stage, segments)
         self._require_unchanged()
-        untouched = [info.nbytes for name, info in self.tensors.items() if name not in new]
+        untouched = [info.nbytes for name, info in self.tensors.items() if name not in shapes]
         return Copied(len(untouched), sum(untouched))
 
     def _info(self, name: str) -> TensorInfo:
@@ -190,17 +207,20 @@ class SafetensorsFile:
                 "Another program is writing to it; try again when it is complete.",
             )
 
-    def _stored_bytes(self, name: str, array: NDArray[Any]) -> memoryview:
-        """Give the bytes of a new tensor as the file stores them."""
-        import numpy as np
-
-        dtype = self._array_type(name)
-        if array.dtype.newbyteorder("=") != dtype:
+    def _require_type(self, name: str, array: NDArray[Any]) -> None:
+        if array.dtype.newbyteorder("=") != self._array_type(name):
             raise TableError(
                 f"{self.path.name}: {name}: stored as {self.tensors[name].dtype}, "
                 f"but its replacement is {array.dtype}."
             )
-        flat = np.ascontiguousarray(array, dtype=dtype).reshape(-1)
+
+    def _awaited(self, changes: Promised, name: str) -> memoryview:
+        """Give the bytes of a new tensor as the file stores them, once it is there."""
+        import numpy as np
+
+        array = changes.wait()[name]
+        self._require_type(name, array)
+        flat = np.ascontiguousarray(array, dtype=self._array_type(name)).reshape(-1)
         if sys.byteorder == "big":
             flat = flat.byteswap()
         return flat.view(np.uint8).data
@@ -218,16 +238,16 @@ class SafetensorsFile:
             position += size
         return spans
 
-    def _bulk_shift(
+    def _bulk(
         self, spans: Mapping[str, tuple[int, int]], changed: Mapping[str, object]
-    ) -> int | None:
-        """Tell how far the largest untouched range lies from its new offset in the data."""
+    ) -> tuple[int, int | None]:
+        """Tell how long the largest untouched range is, and how far it lies from its new offset."""
         longest, shift, start = 0, None, None
         for name, (begin, end) in self._spans.items():
             start = None if name in changed else begin if start is None else start
             if start is not None and end - start > longest:
                 longest, shift = end - start, begin - spans[name][0]
-        return shift
+        return longest, shift
 
     def _encode(
         self,
@@ -263,10 +283,10 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _padded(length: int, shift: int | None) -> int:
+def _padded(length: int, bulk: int, shift: int | None) -> int:
     """Give the header the length that puts the data where it should start."""
     if shift is not None and shift % 8 == 0:
-        return length + (shift - 8 - length) % PAGE
+        return length + (shift - 8 - length) % congruence(bulk)
     return length + -length % 8
 
 

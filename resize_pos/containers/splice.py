@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PAGE = 4096
+# One call into the kernel moves this much at a time through its page cache. Where such pieces begin
+# at a multiple of their size in both files, they go in and out whole: a third faster on ext4.
+STRIDE = 1 << 16
+_WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more than it saves
 
 _BLOCK = 1 << 20  # the buffered copy: all the memory that a checkpoint of any size costs
 _CHUNK = 1 << 28  # one call into the kernel: a multiple of PAGE, short enough to be interrupted
@@ -46,13 +50,28 @@ class NewBytes:
     data: Buffer  # C-contiguous
 
 
-Segment = CopyRange | NewBytes
+@dataclass(frozen=True, slots=True, eq=False)
+class LaterBytes:
+    """Bytes that are still being computed; they are waited for when all others are written."""
+
+    length: int
+    wait: Callable[[], Buffer]
+    failed: Callable[[], bool]  # whether waiting would raise, so that the rest is not worth while
+
+
+Segment = CopyRange | NewBytes | LaterBytes
+
+
+def congruence(length: int) -> int:
+    """Tell how a range should move: by a multiple of this many bytes it is copied fastest."""
+    return STRIDE if length >= _WORTH_A_STRIDE else PAGE
+
 
 _Mover = Callable[[int, int, int, int], int]  # source, stage, offset, count → bytes moved
 
 
 def write_spliced(source: Path, stage: Path, segments: Iterable[Segment]) -> int:
-    """Create `stage` from ranges of `source` and new bytes, in order; tell how many were written.
+    """Create `stage` from ranges of `source` and new bytes, in order; tell how long it became.
 
     `stage` must not exist, and gets the permission bits of `source`. A partial file stays behind
     on failure: `staging.staged` removes it.
@@ -74,23 +93,45 @@ class _Splicer:
         self._source = source_handle
         self._stage = stage_handle
         self._written = 0
+        self._later: list[tuple[int, LaterBytes]] = []  # with their offsets
         self._movers = [*_kernel_movers(), self._move_buffered]
 
     def run(self, segments: Iterable[Segment]) -> int:
         for segment in _coalesced(segments):
             if isinstance(segment, CopyRange):
                 self._copy(segment.offset, segment.offset + segment.length)
-            else:
+            elif isinstance(segment, NewBytes):
                 self._write(memoryview(segment.data))
+            else:
+                self._later.append((self._written, segment))
+                self._written = os.lseek(self._stage, segment.length, os.SEEK_CUR)
+        for offset, segment in self._later:
+            os.lseek(self._stage, offset, os.SEEK_SET)
+            self._fill(segment)
         return self._written
+
+    def _fill(self, segment: LaterBytes) -> None:
+        data = memoryview(segment.wait())
+        if data.nbytes != segment.length:
+            raise ContainerError(
+                f"{self._path.name}: {segment.length} new bytes were announced and {data.nbytes} "
+                "came."
+            )
+        if data.nbytes:  # an empty view cannot be cast
+            _write_all(self._stage, data.cast("B"))
 
     def _copy(self, offset: int, end: int) -> None:
         while offset < end:
+            for _, segment in self._later:
+                if segment.failed():
+                    segment.wait()  # raises
             count = min(end - offset, _CHUNK)
             # A file system that shares blocks instead of copying them does so from a block's
             # beginning only: go there first when both files reach one together.
-            if offset % PAGE and offset % PAGE == self._written % PAGE:
-                count = min(count, PAGE - offset % PAGE)
+            for unit in (STRIDE, PAGE):
+                if offset % unit == self._written % unit:
+                    count = min(count, unit - offset % unit) if offset % unit else count
+                    break
             moved = self._move(offset, count)
             if moved == 0 and len(self._movers) == 1:
                 size = os.fstat(self._source).st_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from resize_pos.containers.pickle_edit import (
 )
 from resize_pos.containers.pickle_values import Got, Made, Ref, atom_of, global_of, value_of
 from resize_pos.containers.pickle_walk import Walked
+from resize_pos.containers.splice import LaterBytes, NewBytes
 from resize_pos.containers.torch_dtypes import STORAGE_CLASS, TORCH_NAME, UNTYPED
 from resize_pos.containers.torch_tensors import TensorRef, contiguous, storage_of
 from resize_pos.containers.torch_tree import Tree
@@ -27,10 +27,19 @@ _TRUE, _FALSE = b"\x88", b"\x89"
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The new content of one tensor, contiguous."""
+    """The new content of one tensor, contiguous; perhaps it is still being computed."""
 
     shape: tuple[int, ...]
-    data: memoryview
+    content: NewBytes | LaterBytes
+    size: int
+    identity: object  # equal where the content is
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], data: memoryview) -> Replacement:
+        """Make one of bytes that are there."""
+        import hashlib  # a look at a checkpoint has no use for it
+
+        return cls(shape, NewBytes(data), data.nbytes, hashlib.sha256(data).digest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Edited:
     """A new pickle, and how the storages beside it change."""
 
     pickle: bytes
-    storages: Mapping[str, memoryview]  # new content, by key
+    storages: Mapping[str, NewBytes | LaterBytes]  # new content, by key
     added: tuple[str, ...]  # keys that the source does not have
     removed: frozenset[str]  # keys that nothing refers to any more
 
@@ -144,14 +153,14 @@ class _Edit:
                 self._editor.replace(fate.place, _written_anew(fate, fate.ref.storage.key))
             else:
                 groups.setdefault(_view(fate.ref, fate.replacement), []).append(fate)
-        storages: dict[str, memoryview] = {}
+        storages: dict[str, NewBytes | LaterBytes] = {}
         added: list[str] = []
         for group in groups.values():
             key = self._key(group)
             if key not in self._users:
                 added.append(key)
             assert group[0].replacement is not None
-            storages[key] = group[0].replacement.data
+            storages[key] = group[0].replacement.content
             for fate in group:
                 if fate.place is None:
                     self._change(fate, key)
@@ -189,7 +198,7 @@ class _Edit:
         ref, replacement, editor = fate.ref, fate.replacement, self._editor
         assert replacement is not None
         storage, arguments = ref.storage, ref.arguments
-        count = len(replacement.data) if storage.dtype == UNTYPED else _elements(replacement.shape)
+        count = replacement.size if storage.dtype == UNTYPED else _elements(replacement.shape)
         if _is_shared(ref.made.arguments) or _is_shared(arguments[0]):
             raise ContainerError(f"{ref.names[0][0]} shares its description with another tensor.")
         if _is_shared(storage.persistent.id):
@@ -224,14 +233,13 @@ def _writes(place: Ref, ref: TensorRef) -> bool:
 def _same(one: Replacement | None, other: Replacement | None) -> bool:
     if one is None or other is None:
         return one is other
-    return one.shape == other.shape and one.data == other.data
+    return one.shape == other.shape and one.identity == other.identity
 
 
 def _view(ref: TensorRef, replacement: Replacement) -> object:
     """Identify what was one view of one storage and stays equal: it stays tied."""
-    digest = hashlib.sha256(replacement.data).digest()
     before = (ref.storage.key, ref.offset, ref.shape, ref.stride, ref.dtype)
-    return (*before, replacement.shape, digest)
+    return (*before, replacement.shape, replacement.identity)
 
 
 def _is_shared(ref: Ref) -> bool:

@@ -125,7 +125,7 @@ class TorchLegacy:
     ) -> Copied:
         """Write a zip checkpoint with the same pickle and storages, but for `changes`."""
         replacements = {
-            name: Replacement(
+            name: Replacement.of(
                 tuple(array.shape), stored_bytes(self.source, name, self._ref(name), array)
             )
             for name, array in changes.items()
@@ -143,10 +143,10 @@ class TorchLegacy:
             for key, (start, length) in self._places.items():
                 name = f"{ROOT}data/{key}"
                 if key in edited.storages:
-                    records.append(Fresh.of(name, edited.storages[key]))
+                    records.append(Fresh.holding(name, edited.storages[key]))
                 elif key not in edited.removed:
                     records.append(copied_record(name, self.path, start, length, None))
-            records += [Fresh.of(f"{ROOT}data/{k}", edited.storages[k]) for k in edited.added]
+            records += [Fresh.holding(f"{ROOT}data/{k}", edited.storages[k]) for k in edited.added]
         write_checkpoint(self.path, stage, edited.pickle, records, metadata)
         self.source.require_unchanged()
         untouched = [info.nbytes for name, info in self.tensors.items() if name not in changes]

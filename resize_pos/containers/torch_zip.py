@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied, OptimizerState
+from resize_pos.containers.base import Copied, OptimizerState, Promised
 from resize_pos.containers.pickle_walk import Walked, walk
 from resize_pos.containers.source_file import SourceFile
-from resize_pos.containers.splice import PAGE, write_spliced
+from resize_pos.containers.splice import STRIDE, LaterBytes, congruence, write_spliced
 from resize_pos.containers.torch_arrays import peek_span, read_tensor, stored_bytes
 from resize_pos.containers.torch_edit import Edited, Replacement, edit_checkpoint
 from resize_pos.containers.torch_fresh import NOTE, note_record
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _LARGEST_PICKLE = 1 << 29
 _LARGEST_NOTE = 1 << 24
-_ALLOWANCE = 4 * PAGE  # bytes for padding, a few longer opcodes and the note
+_ALLOWANCE = 2 * STRIDE  # bytes for padding, a few longer opcodes and the note
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,20 +199,42 @@ class TorchZip:
         Records keep their order, bytes and checksums; a table whose storage others read, too, gets
         a storage of its own at the end.
         """
-        source = self.archive.source
         replacements = {}
         for name, array in changes.items():
-            data = stored_bytes(source, name, self._ref(name), array)
-            replacements[name] = Replacement(tuple(array.shape), data)
+            data = stored_bytes(self.archive.source, name, self._ref(name), array)
+            replacements[name] = Replacement.of(tuple(array.shape), data)
+        return self._write(stage, replacements, metadata)
+
+    def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
+        """Do what `write` does, and wait for the new tensors only when all else is written.
+
+        Tables that share a storage stay one if their new values are equal, which nobody knows yet.
+        """
+        refs = {name: self._ref(name) for name in changes.shapes}
+        if len({ref.storage.key for ref in refs.values()}) < len(refs):
+            return self.write(stage, changes.wait(), metadata)
+        replacements = {}
+        for name, ref in refs.items():
+            size = TensorInfo(name, changes.shapes[name], ref.dtype).nbytes
+            wait = cache(partial(self._awaited, changes, name))
+            content = LaterBytes(size, wait, changes.failed)
+            replacements[name] = Replacement(changes.shapes[name], content, size, name)
+        return self._write(stage, replacements, metadata)
+
+    def _awaited(self, changes: Promised, name: str) -> memoryview:
+        return stored_bytes(self.archive.source, name, self._ref(name), changes.wait()[name])
+
+    def _write(
+        self, stage: Path, changes: Mapping[str, Replacement], metadata: Mapping[str, str]
+    ) -> Copied:
+        source = self.archive.source
         with source.open():
-            edited = edit_checkpoint(
-                self._pickle, self._walked, self.tree, replacements, self._dropped
-            )
+            edited = edit_checkpoint(self._pickle, self._walked, self.tree, changes, self._dropped)
         note = {**self.metadata, **metadata}
         alignment = self._alignment()
         layout = lay_out(self._planned(edited, note, 0), alignment)
         if note:  # a longer note puts the bulk at its old place within a page
-            slack = -layout.shift % PAGE
+            slack = -layout.shift % congruence(source.size)
             layout = lay_out(self._planned(edited, note, slack), alignment)
         write_spliced(self.path, stage, layout.segments)
         source.require_unchanged()
@@ -240,7 +263,7 @@ class TorchZip:
             if name == "data.pkl":
                 planned.append(Fresh.of(record.name, edited.pickle))
             elif key is not None and key in edited.storages:
-                planned.append(Fresh.of(record.name, edited.storages[key]))
+                planned.append(Fresh.holding(record.name, edited.storages[key]))
             elif name == ".format_version" and (edited.added or edited.removed):
                 # It promises that offsets follow from the order of the storages.
                 planned.append(Fresh.of(record.name, b"0"))
@@ -250,7 +273,7 @@ class TorchZip:
                 last = len(planned)
         if last == 0 and note:
             planned.append(note_record(root, note))
-        new = [Fresh.of(f"{root}data/{key}", edited.storages[key]) for key in edited.added]
+        new = [Fresh.holding(f"{root}data/{key}", edited.storages[key]) for key in edited.added]
         at = last or len(planned)
         return [*planned[:at], *new, *planned[at:]]
 

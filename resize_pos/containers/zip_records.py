@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from resize_pos.containers.splice import CopyRange, NewBytes, Segment
+from resize_pos.containers.splice import CopyRange, LaterBytes, NewBytes, Segment
 from resize_pos.errors import ContainerError
 
 STORED = 0
@@ -64,13 +65,28 @@ class Fresh:
     name: str
     content: Segment
     size: int
-    crc: int
+    known_crc: int | None  # None: not before the content is there
 
     @classmethod
     def of(cls, name: str, data: bytes | memoryview) -> Fresh:
         """Make a record of bytes."""
         view = memoryview(data)
         return cls(name, NewBytes(view), view.nbytes, zlib.crc32(view))
+
+    @classmethod
+    def holding(cls, name: str, content: NewBytes | LaterBytes) -> Fresh:
+        """Make a record of bytes that are perhaps still being computed."""
+        if isinstance(content, NewBytes):
+            return cls.of(name, memoryview(content.data))
+        return cls(name, content, content.length, None)
+
+    @property
+    def crc(self) -> int:
+        """The checksum; it is waited for."""
+        if self.known_crc is None:
+            assert isinstance(self.content, LaterBytes)
+            return zlib.crc32(self.content.wait())
+        return self.known_crc
 
 
 Planned = Kept | Fresh
@@ -130,7 +146,7 @@ def lay_out(planned: Sequence[Planned], alignment: int = ALIGNMENT) -> Layout:
     a change gets new padding. So nearly everything is one long range.
     """
     segments: list[Segment] = []
-    central: list[bytes] = []
+    central: list[tuple[Planned, int]] = []
     position, longest, shift = 0, 0, 0
     for plan in planned:
         if isinstance(plan, Kept):
@@ -143,17 +159,49 @@ def lay_out(planned: Sequence[Planned], alignment: int = ALIGNMENT) -> Layout:
                 moved = position + len(header) - record.data
             if record.stored > longest:
                 longest, shift = record.stored, moved
-            central.append(_moved_entry(record, position))
+            central.append((plan, position))
             position += len(header) + record.end - record.data
         else:
-            header, descriptor = _fresh_parts(plan, position, alignment)
-            segments += [NewBytes(header), plan.content, NewBytes(descriptor)]
-            central.append(_fresh_entry(plan, position))
-            position += len(header) + plan.size + len(descriptor)
-    directory = b"".join(central)
-    closing = _closing(len(central), len(directory), position)
-    segments.append(NewBytes(directory + closing))
-    return Layout(segments, position + len(directory) + len(closing), shift)
+            header = _fresh_header(plan, position, alignment)
+            length = _descriptor_length(plan, position)
+            describe = partial(_descriptor, plan, position)
+            segments += [NewBytes(header), plan.content, _after(plan.content, length, describe)]
+            central.append((plan, position))
+            position += len(header) + plan.size + length
+    lengths = [_entry_length(plan, at) for plan, at in central]
+    closing = _closing(len(central), sum(lengths), position)
+    size = sum(lengths) + len(closing)
+    awaited = [plan.content for plan in planned if isinstance(plan, Fresh)]
+    last = next((c for c in awaited if isinstance(c, LaterBytes)), NewBytes(b""))
+    directory = partial(_directory, central, closing)
+    segments.append(_after(last, size, directory))
+    return Layout(segments, position + size, shift)
+
+
+def _after(content: Segment, length: int, make: Callable[[], bytes]) -> Segment:
+    """Make bytes that depend on content: as late as that is."""
+    if isinstance(content, LaterBytes):
+        return LaterBytes(length, make, content.failed)
+    return NewBytes(make())
+
+
+def _directory(central: Sequence[tuple[Planned, int]], closing: bytes) -> bytes:
+    entries = (_entry(plan, _crc(plan), position) for plan, position in central)
+    return b"".join((*entries, closing))
+
+
+def _crc(plan: Planned) -> int:
+    return plan.record.crc if isinstance(plan, Kept) else plan.crc
+
+
+def _entry(plan: Planned, crc: int, position: int) -> bytes:
+    if isinstance(plan, Kept):
+        return _moved_entry(plan.record, position)
+    return _fresh_entry(plan, crc, position)
+
+
+def _entry_length(plan: Planned, position: int) -> int:
+    return len(_entry(plan, 0, position))
 
 
 def checksum(path: Path, offset: int, length: int) -> int:
@@ -352,8 +400,8 @@ def _moved_entry(record: Record, position: int) -> bytes:
     return _CENTRAL.pack(*fields) + name + extra + comment
 
 
-def _fresh_parts(plan: Fresh, position: int, alignment: int) -> tuple[bytes, bytes]:
-    """Give local header and data descriptor as torch's writer makes them."""
+def _fresh_header(plan: Fresh, position: int, alignment: int) -> bytes:
+    """Give the local header as torch's writer makes it; the checksum comes after the data."""
     name = plan.name.encode()
     wide = _fresh_wide(plan, position)
     flags = _UTF8 | (_DESCRIPTOR if plan.size else 0)
@@ -361,11 +409,25 @@ def _fresh_parts(plan: Fresh, position: int, alignment: int) -> tuple[bytes, byt
     header = _LOCAL.pack(
         b"PK\x03\x04", 0, flags, STORED, 0, 0, 0, 0, 0, len(name), len(wide) + len(padding)
     )
+    return header + name + wide + padding
+
+
+def _descriptor_length(plan: Fresh, position: int) -> int:
     if not plan.size:
-        return header + name + wide + padding, b""
-    numbers = "<4sL2Q" if wide else "<4s3L"
-    descriptor = struct.pack(numbers, b"PK\x07\x08", plan.crc, plan.size, plan.size)
-    return header + name + wide + padding, descriptor
+        return 0
+    return struct.calcsize(_descriptor_format(plan, position))
+
+
+def _descriptor(plan: Fresh, position: int) -> bytes:
+    if not plan.size:
+        return b""
+    return struct.pack(
+        _descriptor_format(plan, position), b"PK\x07\x08", plan.crc, plan.size, plan.size
+    )
+
+
+def _descriptor_format(plan: Fresh, position: int) -> str:
+    return "<4sL2Q" if _fresh_wide(plan, position) else "<4s3L"
 
 
 def _fresh_wide(plan: Fresh, position: int) -> bytes:
@@ -375,11 +437,11 @@ def _fresh_wide(plan: Fresh, position: int) -> bytes:
     return struct.pack("<2H", _ZIP64, len(body)) + body if numbers else b""
 
 
-def _fresh_entry(plan: Fresh, position: int) -> bytes:
+def _fresh_entry(plan: Fresh, crc: int, position: int) -> bytes:
     name, extra = plan.name.encode(), _fresh_wide(plan, position)
     flags = _UTF8 | (_DESCRIPTOR if plan.size else 0)
     size, start = min(plan.size, _LIMIT32), min(position, _LIMIT32)
-    fixed = (b"PK\x01\x02", 0, 0, flags, STORED, 0, 0, plan.crc, size, size)
+    fixed = (b"PK\x01\x02", 0, 0, flags, STORED, 0, 0, crc, size, size)
     fields = (*fixed, len(name), len(extra), 0, 0, 0, 0, start)
     return _CENTRAL.pack(*fields) + name + extra
 
