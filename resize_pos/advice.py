@@ -5,7 +5,7 @@ Citations, not claims of ours: what was read, and where. None of them was run he
 
 from __future__ import annotations
 
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from resize_pos.containers.base import Container
 from resize_pos.convert import Job, locate, run
 from resize_pos.errors import TableError, UsageError
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.health import Health
 from resize_pos.layout import Layout
 from resize_pos.locate import locate_tables
 from resize_pos.plan import make_plan
+from resize_pos.quick import dataclass
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.groups import likeness
 from resize_pos.report.value import Report

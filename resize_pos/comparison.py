@@ -14,13 +14,13 @@ from resize_pos.conventions import PEERS, Resampling
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.execute import transform
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.health import Health, examine
 from resize_pos.measures.sampling import ratio, size
 from resize_pos.measures.table import Neighbours
 from resize_pos.operations import Resample
 from resize_pos.plan import Plan, make_plan
+from resize_pos.quick import dataclass
 from resize_pos.request import Request
 from resize_pos.tables import Located, Step
 from resize_pos.verdict import Check, Level, worst

@@ -10,8 +10,8 @@ from resize_pos.configs import Document, library_of, parse_texts, read_texts
 from resize_pos.containers.base import Container
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
-from resize_pos.frozen import dataclass
 from resize_pos.plan import Plan
+from resize_pos.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from resize_pos.config_processors import plan_processor_edits
 from resize_pos.config_values import ConfigEdit, Transfer, as_pixels, new_value
 from resize_pos.configs import NO_CONFIG, Document, as_size, follow, library_of, stated
 from resize_pos.errors import GeometryError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.json_text import replace_value
+from resize_pos.quick import dataclass
 
 
 def plan_config_edits(

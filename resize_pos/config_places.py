@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 Section = tuple[str, ...]
 

@@ -9,8 +9,8 @@ from typing import Any
 from resize_pos.config_places import Kind
 from resize_pos.configs import as_size
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size
+from resize_pos.quick import dataclass
 from resize_pos.tables import Action, Step
 
 

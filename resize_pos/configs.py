@@ -8,9 +8,9 @@ from typing import Any
 
 from resize_pos.config_places import CONFIG_FILES, PLACES, Kind, Library, Place
 from resize_pos.errors import ContainerError, UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.json_text import parse
+from resize_pos.quick import dataclass
 
 _LARGEST = 64 * 2**20  # a config is a few kB, a tokenizer a few MB; anything larger is neither
 

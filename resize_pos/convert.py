@@ -25,12 +25,12 @@ from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import ContainerError, ResizePosError
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
 from resize_pos.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
+from resize_pos.quick import dataclass
 from resize_pos.report.value import Report, Status, TableReport
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from resize_pos.conventions import CONVENTIONS, Method, Resampling
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.layout import Unfolded
 from resize_pos.measures.sampling import Wide, ratio, resample, size, spread
+from resize_pos.quick import dataclass
 
 _CHANNELS = 48
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain

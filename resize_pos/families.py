@@ -17,8 +17,8 @@ from resize_pos.conventions import (
     RelativeConvention,
 )
 from resize_pos.errors import ResizePosError, UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.layout import Layout
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 from resize_pos.windows import DerivedRule, WindowRule
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from resize_pos.configs import ConfigSize
 from resize_pos.errors import ContainerError, GeometryError
-from resize_pos.frozen import dataclass
 from resize_pos.plan import make_plan
+from resize_pos.quick import dataclass
 from resize_pos.request import Request
 from resize_pos.tables import Located
 

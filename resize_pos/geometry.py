@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from resize_pos.errors import GeometryError, UsageError
+from resize_pos.quick import dataclass
 
 _PAIR = re.compile(r"([1-9][0-9]*)(?:[x×]([1-9][0-9]*))?", re.IGNORECASE | re.ASCII)
 

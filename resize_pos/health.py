@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
+from resize_pos.quick import dataclass
 from resize_pos.tables import PositionTable, stored_grid
 
 if TYPE_CHECKING:

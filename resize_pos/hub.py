@@ -15,7 +15,7 @@ from pathlib import Path
 
 from resize_pos.containers.carry import require_bare
 from resize_pos.errors import ContainerError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 # A path library turns hf:// into hf:/, so both are read.
 _URL = re.compile(r"hf:/{1,2}(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")

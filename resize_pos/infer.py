@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Owner
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, Tiling
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 _MOST_LISTED = 8

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from json.decoder import JSONDecoder
 from typing import Any
 
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 Path = tuple[str, ...]
 

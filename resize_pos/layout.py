@@ -24,8 +24,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.errors import UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
+from resize_pos.quick import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

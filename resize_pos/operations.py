@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from resize_pos.conventions import Coordinates, Method, OffsetResampling, Resampling
 from resize_pos.errors import UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
+from resize_pos.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

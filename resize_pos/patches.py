@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 _CHANNELS = (3, 1, 4)  # what the input of a linear patch embedding may hold per pixel

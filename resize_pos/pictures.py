@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.measures.energy import norm_map
 from resize_pos.measures.place import merged
 from resize_pos.measures.sampling import Wide, products, some_channels, spread, unit
 from resize_pos.measures.spectrum import power
+from resize_pos.quick import dataclass
 from resize_pos.tables import PositionTable, Step, stored_grid
 
 Map = tuple[tuple[float, ...], ...]

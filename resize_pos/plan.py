@@ -10,9 +10,9 @@ from resize_pos.config_values import ConfigEdit, Transfer
 from resize_pos.configs import NO_CONFIG, Document
 from resize_pos.errors import GeometryError, TableError, UsageError
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.operations import ResampleKernel, SetLength, SinCos, SinCosMode
+from resize_pos.quick import dataclass
 from resize_pos.request import Request, as_lengths
 from resize_pos.rules import RULES
 from resize_pos.rules.sequence import require_lengths

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.errors import ResizePosError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.timm_models import Loaded, import_timm
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from resize_pos.conventions import (
     Resampling,
 )
 from resize_pos.errors import UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size
 from resize_pos.operations import Lengthen, SinCosMode
+from resize_pos.quick import dataclass
 
 SizeLike = int | str | tuple[int, int] | Size
 GridLike = int | str | tuple[int, int] | Grid

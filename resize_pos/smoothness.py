@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.infer import Opinion, Reading
 from resize_pos.layout import Layout
+from resize_pos.quick import dataclass
 
 SCORE_CONFIDENT = 4.5
 STEP_CONFIDENT = 0.2  # cosine inside a row of cells minus cosine across its end

@@ -12,8 +12,8 @@ from resize_pos.containers import writes_folder
 from resize_pos.containers.base import WEIGHT_SUFFIXES, Container
 from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.hub import fetch, parse_hub
+from resize_pos.quick import dataclass
 from resize_pos.tables import Located
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.layout import Layout
 from resize_pos.operations import Operation, SinCosTable
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 from resize_pos.windows import Reach
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from resize_pos.errors import TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resize_pos.configs import parse_texts, read_texts
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 _FILE = "config.json"
 _LENGTHS = (

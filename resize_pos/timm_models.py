@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.base import Container
 from resize_pos.errors import ResizePosError, UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
+from resize_pos.quick import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -11,9 +11,9 @@ from dataclasses import replace
 from enum import StrEnum
 
 from resize_pos.conventions import Coordinates, Resampling
-from resize_pos.frozen import dataclass
 from resize_pos.health import Health, Kind
 from resize_pos.measures.catalogue import MEASURES, Limit, Measured, Peer
+from resize_pos.quick import dataclass
 
 LABEL = (
     "structural checks on the weights alone; accuracy is for an evaluation, or for "

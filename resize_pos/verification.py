@@ -15,7 +15,6 @@ from resize_pos.conventions import DEFAULT
 from resize_pos.diagnosis import Diagnosis, Match, diagnose, make_pair, match_conventions
 from resize_pos.errors import GeometryError, TableError
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
 from resize_pos.health import KIND_WORDS, Health, Kind, examine
 from resize_pos.measures.catalogue import Measured, Peer
@@ -24,6 +23,7 @@ from resize_pos.measures.table import Neighbours, measure_table, resampling_of, 
 from resize_pos.offset_origin import origin_of
 from resize_pos.operations import Lengthen, LengthMethod, Rebuild, Resample, SinCos
 from resize_pos.plan import Plan, make_plan
+from resize_pos.quick import dataclass
 from resize_pos.recipes import find_recipe, is_close
 from resize_pos.request import Request, as_lengths
 from resize_pos.tables import Located, PositionTable, Step, stored_grid

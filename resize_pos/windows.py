@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 from resize_pos.errors import GeometryError, ResizePosError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, grid_of
+from resize_pos.quick import dataclass
 
 
 class Follows(StrEnum):

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "resize_pos"
 
 # Each row may import only from rows above it (and, where a row has several names, among them).
 HOUSE: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "printable", "frozen", "beside"),
+    ("_version", "errors", "printable", "quick", "beside"),
     ("geometry", "json_text"),
     ("tensors", "layout", "conventions", "windows", "progression"),
     ("operations", "kernels"),

@@ -7,8 +7,10 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from resize_pos.quick import dataclass
 
 # Formats that a walk takes up. A file that is named outright may be called anything.
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".npz")

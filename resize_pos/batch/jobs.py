@@ -11,9 +11,9 @@ from resize_pos.batch.discover import Found, discover
 from resize_pos.batch.manifest import Entry, merged
 from resize_pos.convert import Job
 from resize_pos.errors import ContainerError, OutputError, ResizePosError, UsageError
-from resize_pos.frozen import dataclass
 from resize_pos.locate import locate_tables
 from resize_pos.plan import make_plan
+from resize_pos.quick import dataclass
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
 

@@ -18,7 +18,7 @@ from typing import Any, Self, TextIO
 
 from resize_pos.containers.staging import output_error
 from resize_pos.errors import OutputError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 NAME = ".resize-pos-batch.jsonl"
 

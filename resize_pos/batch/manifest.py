@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from resize_pos.errors import ResizePosError, UsageError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.request import Request
 
 _PLACES = ("source", "output")

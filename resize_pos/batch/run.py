@@ -18,8 +18,8 @@ from resize_pos.batch.work import CURRENT, FAILED, Outcome, Rights, Task, failed
 from resize_pos.containers.stages import remove_abandoned
 from resize_pos.containers.staging import require_space
 from resize_pos.convert import Job
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Size
+from resize_pos.quick import dataclass
 from resize_pos.report.as_json import SCHEMA, request_document
 
 # What a later run repeats of a job that is current.

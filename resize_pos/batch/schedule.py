@@ -15,7 +15,7 @@ from concurrent.futures import (
 from contextlib import AbstractContextManager
 
 from resize_pos.batch.work import FAILED, Outcome, Task, carry_out, failed
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 
 @dataclass(frozen=True, slots=True)

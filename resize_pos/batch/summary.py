@@ -8,7 +8,7 @@ from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.batch.work import CURRENT, FAILED, Outcome
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 SCHEMA = "resize-pos/batch/1"
 

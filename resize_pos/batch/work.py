@@ -17,8 +17,8 @@ from resize_pos.containers import open_container
 from resize_pos.containers.stages import remove_stage, stage_path
 from resize_pos.convert import Job, run
 from resize_pos.errors import OutputError, ResizePosError
-from resize_pos.frozen import dataclass
 from resize_pos.provenance import as_plain, recorded_request, request_record
+from resize_pos.quick import dataclass
 from resize_pos.report.as_json import SCHEMA, report_document, request_document
 from resize_pos.report.files import wants_pictures, write_reports
 from resize_pos.report.value import Report

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from resize_pos.containers.safetensors import SafetensorsFile
 from resize_pos.containers.safetensors_fresh import fresh_header
 from resize_pos.containers.splice import PAGE, CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:

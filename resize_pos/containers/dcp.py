@@ -22,7 +22,7 @@ from resize_pos.containers.carry import carry_over, require_inside
 from resize_pos.containers.dcp_metadata import METADATA, Piece, pieces, read_metadata
 from resize_pos.containers.splice import CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:

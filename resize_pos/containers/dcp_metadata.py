@@ -17,7 +17,7 @@ from typing import Any
 
 from resize_pos.containers.carry import require_bare, require_inside
 from resize_pos.errors import ContainerError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 METADATA = ".metadata"
 _LARGEST = 256 * 2**20

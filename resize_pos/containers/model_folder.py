@@ -13,7 +13,7 @@ from resize_pos.containers.base import WEIGHT_SUFFIXES, Container, Copied, peek_
 from resize_pos.containers.carry import carry_over, require_inside, require_no_pointer
 from resize_pos.containers.sharded import Opener, ShardedCheckpoint, is_index
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from resize_pos.containers.base import Copied
 from resize_pos.containers.npz_archive import LONGEST_COMMENT, Member, lay_out, read_members
 from resize_pos.containers.splice import write_spliced
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:

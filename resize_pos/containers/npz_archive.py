@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from resize_pos.containers.splice import CopyRange, NewBytes, Segment
 from resize_pos.errors import ContainerError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s2B5H3L5H2L")

@@ -5,7 +5,9 @@ Nothing here is ever built: a class is its name, a call is the pair of its calla
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from resize_pos.quick import dataclass
 
 
 @dataclass(slots=True, eq=False)

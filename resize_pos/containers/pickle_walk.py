@@ -10,7 +10,6 @@ import pickletools
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
@@ -28,6 +27,7 @@ from resize_pos.containers.pickle_values import (
     value_of,
 )
 from resize_pos.errors import ContainerError
+from resize_pos.quick import dataclass
 
 _MOST_OPCODES = 10_000_000  # a checkpoint of ten thousand tensors has half a million
 _HIGHEST_PROTOCOL = 5

@@ -16,8 +16,8 @@ from resize_pos.containers.carry import (
     require_no_pointer,
 )
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
 from resize_pos.json_text import parse, replace_value
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

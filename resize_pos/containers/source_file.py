@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from resize_pos.errors import ContainerError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 _TRUNCATED = "The file looks truncated; download or copy it again."
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from resize_pos.containers.staging import output_error
 from resize_pos.errors import ContainerError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from resize_pos.containers.pickle_edit import (
     PickleEditor,
@@ -19,6 +18,7 @@ from resize_pos.containers.torch_dtypes import STORAGE_CLASS, TORCH_NAME, UNTYPE
 from resize_pos.containers.torch_tensors import TensorRef, contiguous, storage_of
 from resize_pos.containers.torch_tree import Tree
 from resize_pos.errors import ContainerError
+from resize_pos.quick import dataclass
 from resize_pos.tensors import DTYPES
 
 _HOOKS = encode_global("collections", "OrderedDict") + b")R"

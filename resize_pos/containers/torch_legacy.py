@@ -23,7 +23,7 @@ from resize_pos.containers.torch_tensors import TensorRef, storage_of
 from resize_pos.containers.torch_tree import Tree, find_tensors
 from resize_pos.containers.zip_records import Fresh
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

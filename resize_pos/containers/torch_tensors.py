@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from resize_pos.containers.pickle_values import (
     Made,
@@ -18,6 +18,7 @@ from resize_pos.containers.pickle_values import (
 )
 from resize_pos.containers.torch_dtypes import DTYPE_NAMES, STORAGE_NAMES, UNTYPED
 from resize_pos.errors import ContainerError
+from resize_pos.quick import dataclass
 from resize_pos.tensors import DTYPES, TensorInfo
 
 _LARGEST = 2**63 - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from resize_pos.containers.base import OptimizerState
 from resize_pos.containers.pickle_values import (
@@ -25,6 +25,7 @@ from resize_pos.containers.pickle_values import (
 from resize_pos.containers.pickle_walk import Walked
 from resize_pos.containers.torch_tensors import REBUILD, TensorRef, read_call
 from resize_pos.errors import ContainerError
+from resize_pos.quick import dataclass
 
 _DEEPEST = 400  # levels: a pickled module takes three for each of its own
 _LONGEST_NAME = 4096

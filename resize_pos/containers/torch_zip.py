@@ -30,7 +30,7 @@ from resize_pos.containers.zip_records import (
     require_stored,
 )
 from resize_pos.errors import ContainerError, TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from resize_pos.containers.torch_tree import Tree
 from resize_pos.containers.torch_zip import Archive
 from resize_pos.containers.zip_records import Fresh
 from resize_pos.errors import TableError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from resize_pos.containers.splice import CopyRange, LaterBytes, NewBytes, Segment
 from resize_pos.errors import ContainerError
+from resize_pos.quick import dataclass
 
 STORED = 0
 ALIGNMENT = 64

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.frozen import dataclass
 from resize_pos.measures.place import lattice
 from resize_pos.measures.sampling import Single, Wide, products
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 _PLACES = 7  # per axis

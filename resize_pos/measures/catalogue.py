@@ -7,7 +7,7 @@ from dataclasses import field
 
 from resize_pos.conventions import PEERS, Resampling
 from resize_pos.errors import UsageError
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 MEASURES: Mapping[str, str] = {
     "norm_ratio": "mean vector norm after ÷ before",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.frozen import dataclass
 from resize_pos.measures.sampling import Wide, products, size, spread, unit
+from resize_pos.quick import dataclass
 
 _CELLS = 320  # new cells looked up
 _SOURCES = 4096  # source cells they are looked up among; a longer table is thinned

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from resize_pos.conventions import Resampling
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.layout import Unfolded
 from resize_pos.measures import energy, loss, place, spectrum
 from resize_pos.measures.attention import find_keys, measure_attention, read_weights
 from resize_pos.measures.catalogue import Measured
 from resize_pos.measures.relative import measure_relative
 from resize_pos.operations import ResampleKernel, SetLength
+from resize_pos.quick import dataclass
 from resize_pos.tables import Step, stored_grid
 from resize_pos.tensors import TensorInfo
 from resize_pos.transforms.relative import mirrored

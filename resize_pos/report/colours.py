@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from resize_pos.frozen import dataclass
+from resize_pos.quick import dataclass
 
 Colour = tuple[int, int, int]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.pictures import Curve, Map, SimilarityMap, StepPictures, TablePictures
+from resize_pos.quick import dataclass
 from resize_pos.report.charts import Axis, Line, Mark, counted, line_chart, linear, powers
 from resize_pos.report.colours import CIVIDIS, COSINES, VIRIDIS, Colour, Scale, gradient
 from resize_pos.report.png import data_uri, encode_map

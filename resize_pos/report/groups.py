@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.measures.catalogue import Peer
+from resize_pos.quick import dataclass
 from resize_pos.tables import Action, PositionTable, Step
 from resize_pos.verdict import Check, Level, worst
 

@@ -8,8 +8,8 @@ from resize_pos._version import __version__
 from resize_pos.advice import PUBLISHED, Published
 from resize_pos.conventions import CONVENTIONS
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.measures.catalogue import MEASURES, Peer
+from resize_pos.quick import dataclass
 from resize_pos.report.groups import (
     Group,
     Judged,

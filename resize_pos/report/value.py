@@ -13,9 +13,9 @@ from resize_pos.config_advice import ConfigAdvice
 from resize_pos.containers.base import Copied
 from resize_pos.containers.converted import Conversion
 from resize_pos.families import Role
-from resize_pos.frozen import dataclass
 from resize_pos.measures.catalogue import Peer
 from resize_pos.plan import Plan
+from resize_pos.quick import dataclass
 from resize_pos.tables import Action, Step
 from resize_pos.verdict import Check, Level, worst
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.diagnosis import Match
-from resize_pos.frozen import dataclass
 from resize_pos.probe import Probe
+from resize_pos.quick import dataclass
 from resize_pos.report.as_json import (
     checks_document,
     health_document,

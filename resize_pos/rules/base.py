@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.configs import ConfigSize
 from resize_pos.families import Family
-from resize_pos.frozen import dataclass
 from resize_pos.infer import Geometry
 from resize_pos.layout import Layout
+from resize_pos.quick import dataclass
 from resize_pos.request import Request
 from resize_pos.tables import PositionTable, Step
 from resize_pos.tensors import TensorInfo

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.errors import GeometryError
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid
 from resize_pos.layout import Layout, Unfolded
+from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from resize_pos.containers.base import OptimizerState
 from resize_pos.errors import TableError
-from resize_pos.frozen import dataclass
 from resize_pos.operations import Operation, Rebuild, Resample
+from resize_pos.quick import dataclass
 from resize_pos.request import Request
 from resize_pos.tables import Action, PositionTable, StateOf, Step
 from resize_pos.tensors import DTYPES, TensorInfo

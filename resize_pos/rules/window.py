@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from resize_pos.errors import GeometryError
 from resize_pos.families import Family, Role
-from resize_pos.frozen import dataclass
 from resize_pos.geometry import Grid, Size, grid_of
 from resize_pos.infer import Hypothesis
 from resize_pos.layout import Layout
 from resize_pos.patches import read_patch
+from resize_pos.quick import dataclass
 from resize_pos.rules.base import Match, Surroundings
 from resize_pos.tables import PositionTable, stored_grid
 from resize_pos.tensors import TensorInfo

@@ -1,6 +1,6 @@
-"""Frozen dataclasses that are made quickly.
+"""Dataclasses that are made quickly.
 
-`dataclasses` compiles six functions for every frozen class; for some hundred classes that was half
+`dataclasses` compiles up to ten functions for every class; for some hundred classes that was half
 of what a look at a checkpoint costs. Here one is compiled, the constructor, and the others are
 shared. For a type checker, and for `fields`, `replace` and `asdict`, the classes are dataclasses.
 """
@@ -23,12 +23,22 @@ class _Shared:
     __dataclass_fields__: dict[str, dataclasses.Field[Any]]
 
     def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return _values(self) == _values(other)
+        return _values(self) == _values(other) if _alike(self, other) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(_values(self))
+
+    def __lt__(self, other: object) -> bool:
+        return _values(self) < _values(other) if _alike(self, other) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return _values(self) <= _values(other) if _alike(self, other) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return _values(self) > _values(other) if _alike(self, other) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return _values(self) >= _values(other) if _alike(self, other) else NotImplemented
 
     def __repr__(self) -> str:
         parts = self.__dataclass_fields__.values()
@@ -49,29 +59,38 @@ class _Shared:
             object.__setattr__(self, name, value)
 
 
-_COMPARED = ("__eq__", "__hash__")
-_ALWAYS = ("__repr__", "__setattr__", "__delattr__", "__getstate__", "__setstate__")
+_ORDERED = ("__lt__", "__le__", "__gt__", "__ge__")
+_FROZEN = ("__setattr__", "__delattr__", "__getstate__", "__setstate__")
+
+
+def _alike(one: object, other: object) -> bool:
+    return one.__class__ is other.__class__
 
 
 def _values(instance: Any) -> tuple[Any, ...]:
     return tuple([getattr(instance, name) for name in instance.__dataclass_fields__])
 
 
-def _make(cls: type[Any], methods: tuple[str, ...]) -> type[Any]:
+def _make(cls: type[Any], methods: list[str], *, unhashable: bool) -> type[Any]:
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    made.__init__ = _constructor(made)
+    made.__init__ = _constructor(made, frozen="__setattr__" in methods)
     for name in methods:
         if name not in cls.__dict__:
             setattr(made, name, _Shared.__dict__[name])
+    if unhashable:
+        made.__hash__ = None
     return made  # type: ignore[no-any-return]
 
 
-def _constructor(cls: Any) -> Callable[..., None]:
+def _constructor(cls: Any, *, frozen: bool) -> Callable[..., None]:
     parameters, lines = [], []
     scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": _ABSENT}
     for part in dataclasses.fields(cls):
         name = value = part.name
-        if part.default_factory is not dataclasses.MISSING:
+        if not part.init:
+            scope[f"_default_{name}"] = part.default
+            value = f"_default_{name}"
+        elif part.default_factory is not dataclasses.MISSING:
             scope[f"_make_{name}"] = part.default_factory
             parameters.append(f"{name}=_absent")
             value = f"_make_{name}() if {name} is _absent else {name}"
@@ -80,7 +99,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
             parameters.append(f"{name}=_default_{name}")
         else:
             parameters.append(name)
-        lines.append(f" _set(self, {name!r}, {value})\n")
+        lines.append(f" _set(self, {name!r}, {value})\n" if frozen else f" self.{name} = {value}\n")
     text = f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines) or ' pass'}"
     exec(text, scope)  # it is made of nothing but the names of fields
     made: Callable[..., None] = scope["__init__"]
@@ -93,10 +112,14 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(
-        *, frozen: bool, slots: bool, eq: bool = True
+        *, slots: bool, frozen: bool = False, eq: bool = True, order: bool = False
     ) -> Callable[[type[Any]], type[Any]]:
-        """Do what `dataclasses.dataclass` does for a class that is frozen and has slots."""
-        if not (frozen and slots):
-            raise TypeError("for other classes than frozen ones with slots there is dataclasses")
-        methods = _ALWAYS + _COMPARED if eq else _ALWAYS
-        return lambda cls: _make(cls, methods)
+        """Do what `dataclasses.dataclass` does for a class that has slots."""
+        if not slots:
+            raise TypeError("for a class without slots there is dataclasses.dataclass")
+        methods = ["__repr__"]
+        methods += ["__eq__"] if eq else []
+        methods += ["__hash__"] if eq and frozen else []
+        methods += _ORDERED if order else []
+        methods += _FROZEN if frozen else []
+        return lambda cls: _make(cls, methods, unhashable=eq and not frozen)

@@ -1,4 +1,4 @@
-"""Frozen classes of our own making do what those of `dataclasses` do."""
+"""Classes of our own making do what those of `dataclasses` do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from resize_pos.frozen import dataclass as quick
+from resize_pos.quick import dataclass as quick
 
 
 def classes(make: Callable[..., Any], **options: bool) -> Any:
-    @make(frozen=True, slots=True, **options)
+    @make(slots=True, **options)
     class Point:
         """A place."""
 
@@ -23,6 +23,7 @@ def classes(make: Callable[..., Any], **options: bool) -> Any:
         y: int = 7
         tags: list[str] = dataclasses.field(default_factory=list)
         secret: str = dataclasses.field(default="s", repr=False)
+        count: int = dataclasses.field(default=0, init=False)
 
         @property
         def total(self) -> int:
@@ -52,6 +53,8 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "too many": lambda c: c(1, 2, [], "", 5),
     "equal": lambda c: (c(1) == c(1), c(1) == c(2), c(1) != c(2), c(1) == (1, 7, [], "s")),
     "hash of a list": lambda c: type(hash(c(1))),
+    "order": lambda c: (c(1) < c(2), c(2) <= c(2), c(1) > c(2), c(2) >= c(1), sorted([c(2), c(1)])),
+    "order against another": lambda c: c(1) < 3,
     "hash": lambda c: hash(c(1, 2, ())) == hash(c(1, 2, ())),
     "assign": lambda c: setattr(c(1), "x", 2),
     "delete": lambda c: delattr(c(1), "x"),
@@ -68,13 +71,22 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("compared", [True, False])
+KINDS: dict[str, dict[str, bool]] = {
+    "frozen": {"frozen": True},
+    "frozen, unique": {"frozen": True, "eq": False},
+    "frozen, ordered": {"frozen": True, "order": True},
+    "plain": {},
+    "unique": {"eq": False},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("action", ACTIONS)
-def test_they_behave_like_the_standard_ones(action: str, compared: bool) -> None:
+def test_they_behave_like_the_standard_ones(action: str, kind: str) -> None:
     quickly, standard = (
-        outcome(ACTIONS[action], classes(make, eq=compared)) for make in MAKERS.values()
+        outcome(ACTIONS[action], classes(make, **KINDS[kind])) for make in MAKERS.values()
     )
-    assert quickly == standard
+    assert repr(quickly) == repr(standard)
 
 
 @quick(frozen=True, slots=True)
@@ -96,4 +108,4 @@ def test_no_attribute_can_be_added() -> None:
 
 def test_other_kinds_of_classes_are_left_to_the_standard_library() -> None:
     with pytest.raises(TypeError):
-        quick(frozen=False, slots=True)
+        quick(slots=False)
