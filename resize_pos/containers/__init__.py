@@ -28,10 +28,11 @@ def open_container(path: Path) -> Container:
             return ShardedCheckpoint.open(path, open_container)
     start = _start(path)
     if magic.is_zip(start):
-        from resize_pos.containers.npz import NpzFile, is_npz
+        if not magic.is_torch_zip(start):
+            from resize_pos.containers.npz import NpzFile, is_npz
 
-        if is_npz(path):
-            return NpzFile.open(path)
+            if is_npz(path):
+                return NpzFile.open(path)
         from resize_pos.containers.torch_zip import Archive, TorchZip
         from resize_pos.containers.torchscript import TorchScript, is_torchscript
 

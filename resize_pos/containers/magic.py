@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LENGTH = 16  # bytes that are looked at
+LENGTH = 512  # bytes that are looked at
 
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
@@ -10,6 +10,12 @@ _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 def is_zip(start: bytes) -> bool:
     """Tell an archive that has at least one record."""
     return start[:4] == b"PK\x03\x04"
+
+
+def is_torch_zip(start: bytes) -> bool:
+    """Tell an archive that begins as torch.save has it; that others begin otherwise is not said."""
+    name_length = int.from_bytes(start[26:28], "little")
+    return is_zip(start) and start[30 : 30 + name_length].endswith(b"/data.pkl")
 
 
 def is_pickle(start: bytes) -> bool:
