@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -23,7 +24,18 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # numpy's linear algebra starts a thread for each core when it is imported, which takes longer
     # than everything that we have it do.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(_run(words, debug="--debug" in words))
+    code = _run(words, debug="--debug" in words)
+    if args is None and not _HAVE_ENDINGS & sys.modules.keys():
+        # Nothing is open and nothing runs any more. The interpreter would still take everything
+        # apart, module by module, for longer than it takes to read a header.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # its reader is gone, or it is closed
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+_HAVE_ENDINGS = {"multiprocessing", "torch", "distributed"}  # want to be told when it is over
 
 
 def _run(words: list[str], debug: bool) -> int:
