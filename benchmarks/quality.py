@@ -179,7 +179,7 @@ def rows(setup: Model, limit: int | None) -> Iterator[Row]:
 
     table = setup.state["pos_embed"][0].numpy()
     infos = {n: TensorInfo(n, tuple(t.shape), "F32") for n, t in setup.state.items()}
-    around = Neighbours(infos, lambda name: setup.state[name].numpy())
+    around = Neighbours(infos, lambda name, at, count: setup.state[name][at : at + count].numpy())
     chosen = spread(len(setup.test[1]), limit)
     images, labels = setup.test[0][chosen], setup.test[1][chosen]
     for size in setup.sizes:

@@ -10,17 +10,23 @@ from typing import Generic, TypeVar
 Result = TypeVar("Result")
 
 
-class Beside(Generic[Result]):
-    """A function that runs in a thread of its own from now on.
+class Promise(Generic[Result]):
+    """A result that another thread is working on."""
 
-    Left as a context, it is waited for: nothing goes on behind the caller's back.
-    """
-
-    def __init__(self, work: Callable[[], Result]) -> None:
-        self._work = work
+    def __init__(self) -> None:
+        self._settled = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+
+    def keep(self, work: Callable[[], Result]) -> Result:
+        """Do the work; what comes of it is for whoever waits, too."""
+        try:
+            self._value = work()
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._settled.set()
+        return self._value
 
     @property
     def failed(self) -> bool:
@@ -28,17 +34,29 @@ class Beside(Generic[Result]):
         return self._error is not None
 
     def result(self) -> Result:
-        """Wait for the end, and give what the function gave, or raise what it raised."""
-        self._thread.join()
+        """Wait for the end, and give what the work gave, or raise what it raised."""
+        self._settled.wait()
         if self._error is not None:
             raise self._error
         return self._value
 
-    def _run(self) -> None:
+
+class Beside(Promise[Result]):
+    """A function that runs in a thread of its own from now on.
+
+    Left as a context, it is waited for: nothing goes on behind the caller's back.
+    """
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        super().__init__()
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], Result]) -> None:
         try:
-            self._value = self._work()
-        except BaseException as error:
-            self._error = error
+            self.keep(work)
+        except BaseException:
+            return  # whoever asks for the result is told
 
     def __enter__(self) -> Beside[Result]:
         return self

@@ -75,7 +75,7 @@ def compare_conventions(source: Container, request: Request, locate: Locate) -> 
         if step.table.role is Role.RELATIVE or not isinstance(step.operation, Resample):
             continue  # it has one convention only: its family's
         before = source.read(step.table.name)
-        around = Neighbours(source.tensors, source.read)
+        around = Neighbours.of(source)
         versions = {
             label: transform(replace(step, operation=Resample(resampling)), before)
             for label, resampling in methods.items()
@@ -160,7 +160,7 @@ def _files_against(
                     f"{label}: {name} is {list(info.shape)}, not {list(step.target_shape)}."
                 )
             versions[label] = other.read(name)
-        around = Neighbours(source.tensors, source.read)
+        around = Neighbours.of(source)
         tables.append(_against(step, source.read(name), versions, around))
     return tuple(tables)
 

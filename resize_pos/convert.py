@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.beside import Beside
+from resize_pos.beside import Beside, Promise
 from resize_pos.config_advice import advise
 from resize_pos.configs import parse_texts, read_config_sizes, read_texts
 from resize_pos.containers import open_container, writes_folder
@@ -180,11 +180,16 @@ def _convert(
         container = container.without(plan.drops)
     shapes = {step.table.name: step.target_shape for step in plan.changes}
     require_space(output.parent, container.output_bytes(shapes))
+    tables = Promise[_Tables]()
+
+    def work() -> tuple[TableReport, ...]:
+        arrays = tables.keep(lambda: _transformed(container, plan, job.device))
+        return _measured(container, plan, arrays, job)
+
     # The kernel copies bytes while this process computes the tables, and then their measures.
     with (
         staged(output, force=job.force, folder=writes_folder(container)) as stage,
-        Beside(lambda: _transformed(container, plan, job.device)) as tables,
-        Beside(lambda: _measured(container, plan, tables.result(), job)) as reports,
+        Beside(work) as reports,
     ):
         note = record(plan, container)
         if isinstance(container, EarlyWriter):
@@ -229,7 +234,7 @@ def _measured(
     from resize_pos.measures.table import Neighbours
 
     before, after = arrays.before, arrays.after
-    around = Neighbours(container.tensors, container.read)
+    around = Neighbours.of(container)
     tables = [
         _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
         if step.table.name in after and _is_measured(step)

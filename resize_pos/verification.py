@@ -128,7 +128,7 @@ def verify_output(
         if (info.shape, info.dtype) != (step.target_shape, step.table.tensor.dtype):
             tables.append(TableVerification(step, (_wrong_shape(step, info.shape, info.dtype),)))
             continue
-        around = Neighbours(source.tensors, source.read)
+        around = Neighbours.of(source)
         tables.append(explain(step, source.read(name), output.read(name), around))
     configs = tuple(_configs(output.path, plan.to_size))
     return Verification(output.path, source.path, untouched, tuple(tables), configs)

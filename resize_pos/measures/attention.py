@@ -2,7 +2,7 @@
 
 logits = P̂·Wqᵀ·(P̂·Wkᵀ)ᵀ / √head, P̂ = γ ⊙ (P − mean over channels) / σ, with the first LayerNorm's
 scale γ and one σ, the source's, for both tables, so that a table grown or shrunk is seen as such.
-Only those three weights are read.
+Of those weights a few heads are read, spread over all of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.measures.place import lattice
-from resize_pos.measures.sampling import Single, Wide, products
+from resize_pos.measures.sampling import Single, Wide, products, spread
 from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
+Rows = Callable[[str, int, int], NDArray[Any]]  # of a tensor: its name, the first, how many
+
 _PLACES = 7  # per axis
 _HEAD = 64  # channels per head where nothing says otherwise: nearly every ViT
-_LARGEST = 1 << 25  # elements; larger projections are not worth their reading time
+_HEADS = 8  # that are looked at
+_LARGEST = 1 << 23  # elements of a projection whose heads cannot be told apart: all of it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +95,31 @@ def find_keys(table: str, tensors: Mapping[str, TensorInfo], channels: int) -> A
     return None
 
 
-def read_weights(keys: AttentionKeys, read: Callable[[str], NDArray[Any]]) -> Weights:
-    """Read the three weights and nothing else."""
-    scale = read(keys.norm).astype(np.float32)
+def read_weights(
+    keys: AttentionKeys, tensors: Mapping[str, TensorInfo], rows: Rows
+) -> Weights | None:
+    """Read a norm's scale and some heads of two projections; None where they are too large."""
+    scale = rows(keys.norm, 0, tensors[keys.norm].shape[0]).astype(np.float32)
     if keys.fused is not None:
-        fused = read(keys.fused)
-        third = fused.shape[0] // 3
-        query, key = fused[:third].astype(np.float32), fused[third : 2 * third].astype(np.float32)
+        width = tensors[keys.fused].shape[0] // 3
+        places = ((keys.fused, 0), (keys.fused, width))
     else:
         assert keys.query is not None and keys.key is not None
-        query, key = read(keys.query).astype(np.float32), read(keys.key).astype(np.float32)
-    return Weights(scale, query, key)
+        width = tensors[keys.query].shape[0]
+        places = ((keys.query, 0), (keys.key, 0))
+    head = _head(width)
+    chosen = spread(width // head, _HEADS)
+    if len(chosen) * head * len(scale) > _LARGEST:
+        return None
+    query, key = (
+        np.concatenate([rows(name, first + int(n) * head, head) for n in chosen])
+        for name, first in places
+    )
+    return Weights(scale, query.astype(np.float32, copy=False), key.astype(np.float32, copy=False))
+
+
+def _head(width: int) -> int:
+    return _HEAD if width % _HEAD == 0 else width
 
 
 def measure_attention(source: Wide, target: Wide, weights: Weights) -> dict[str, float]:
@@ -125,7 +142,7 @@ def attention(rows: Wide, weights: Weights) -> Wide:
     scaled = ((rows - rows.mean(axis=1, keepdims=True)) * weights.scale).astype(np.float32)
     query, key = products(scaled, weights.query), products(scaled, weights.key)
     width = query.shape[1]
-    head = _HEAD if width % _HEAD == 0 else width
+    head = _head(width)
     heads = width // head
     query, key = (x.reshape(len(rows), heads, head).transpose(1, 0, 2) for x in (query, key))
     logits = np.stack([products(q, k) for q, k in zip(query, key, strict=True)]) / np.sqrt(head)
@@ -141,7 +158,7 @@ def _entropy(attention: Wide) -> float:
 
 
 def _fits(info: TensorInfo, channels: int) -> bool:
-    return info.shape[-1:] == (channels,) and info.elements <= _LARGEST
+    return info.shape[-1:] == (channels,) and len(info.shape) <= 2 and info.elements > 0
 
 
 def _ancestors(name: str) -> Iterator[str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.containers.base import Container, peek_into
 from resize_pos.conventions import Resampling
 from resize_pos.families import Role
 from resize_pos.layout import Unfolded
 from resize_pos.measures import energy, loss, place, spectrum
-from resize_pos.measures.attention import find_keys, measure_attention, read_weights
+from resize_pos.measures.attention import Rows, find_keys, measure_attention, read_weights
 from resize_pos.measures.catalogue import Measured
 from resize_pos.measures.relative import measure_relative
 from resize_pos.operations import ResampleKernel, SetLength
 from resize_pos.quick import dataclass
 from resize_pos.tables import Step, stored_grid
-from resize_pos.tensors import TensorInfo
+from resize_pos.tensors import TensorInfo, numpy_dtype
 from resize_pos.transforms.relative import mirrored
 
 
@@ -27,7 +28,20 @@ class Neighbours:
     """The checkpoint around a table, for measures that need more than the table."""
 
     tensors: Mapping[str, TensorInfo]
-    read: Callable[[str], NDArray[Any]]
+    rows: Rows  # reads a few rows of a tensor
+
+    @classmethod
+    def of(cls, container: Container) -> Neighbours:
+        """Look at an opened checkpoint."""
+
+        def rows(name: str, start: int, count: int) -> NDArray[Any]:
+            info = container.tensors[name]
+            row = info.nbytes // info.shape[0]
+            data = peek_into(container, name, start * row, count * row)
+            stored = numpy_dtype(info.dtype).newbyteorder("<")
+            return np.frombuffer(data, stored).reshape(count, *info.shape[1:])
+
+        return cls(container.tensors, rows)
 
 
 def measure_table(
@@ -61,8 +75,8 @@ def measure_table(
     if around is not None and step.table.role is Role.ABSOLUTE and source.shape[0] == 1:
         keys = find_keys(step.table.name, around.tensors, source.shape[-1])
         if keys is not None:
-            weights = read_weights(keys, around.read)
-            values |= measure_attention(source, target, weights)
+            weights = read_weights(keys, around.tensors, around.rows)
+            values |= {} if weights is None else measure_attention(source, target, weights)
     return Measured(values, measured.peers)
 
 
