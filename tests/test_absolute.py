@@ -18,6 +18,7 @@ from resize_pos.errors import GeometryError, TableError
 from resize_pos.geometry import Grid
 from resize_pos.layout import Layout
 from resize_pos.tensors import DTYPES, numpy_dtype
+from resize_pos.transforms import absolute
 from resize_pos.transforms.absolute import resize_absolute, resize_grid, round_once
 from tests.oracle import interpolate
 from tests.strategies import LAW, RESAMPLINGS, grids, resamplings
@@ -297,3 +298,30 @@ def test_torch_is_not_imported() -> None:
     modules = "resize_pos.kernels, resize_pos.transforms.absolute, resize_pos.transforms.device"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules or 'ml_dtypes' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_large_table_is_resized_channel_by_channel_to_the_same_bits(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, how = Layout.parse("1 h w d"), CONVENTIONS["timm"].resampling
+    table = np.random.default_rng(0).normal(size=(1, 5, 7, 50)).astype(dtype)
+    whole = resize_absolute(table, layout, 0, Grid(5, 7), 0, Grid(9, 8), how)
+    monkeypatch.setattr(absolute, "_CHUNK", 1)  # 16 channels at a time, and 2 that are left
+    parts = resize_absolute(table, layout, 0, Grid(5, 7), 0, Grid(9, 8), how)
+    assert parts.tobytes() == whole.tobytes()
+
+
+def test_an_overflow_in_a_large_table_is_counted_over_all_channels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layout, how = Layout.parse("1 h w d"), CONVENTIONS["timm"].resampling
+    table = np.full((1, 5, 7, 50), 65504, np.float16)
+    table[:, ::2] = -65504
+    messages = []
+    for chunk in (1 << 22, 1):
+        monkeypatch.setattr(absolute, "_CHUNK", chunk)
+        with pytest.raises(TableError) as caught:
+            resize_absolute(table, layout, 0, Grid(5, 7), 0, Grid(9, 8), how)
+        messages.append(caught.value.message)
+    assert messages[0] == messages[1]

@@ -122,7 +122,9 @@ def _head(width: int) -> int:
     return _HEAD if width % _HEAD == 0 else width
 
 
-def measure_attention(source: Wide, target: Wide, weights: Weights) -> dict[str, float]:
+def measure_attention(
+    source: NDArray[Any], target: NDArray[Any], weights: Weights
+) -> dict[str, float]:
     """Compare the attention between the same places of the image, before and after."""
     places = min(_PLACES, max(source.shape[1:3]), max(target.shape[1:3]))
     before, after = lattice(source, places), lattice(target, places)

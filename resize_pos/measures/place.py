@@ -6,6 +6,8 @@ head, say) the copies of a cell are one vector.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -201,13 +203,13 @@ def _cosine_at_whole(vectors: Wide, lag: int) -> float:
     return float(np.einsum("lnd,lnd->ln", first, second).mean())
 
 
-def lattice(grid: Wide, per_axis: int = _LATTICE) -> Wide:
+def lattice(grid: NDArray[Any], per_axis: int = _LATTICE) -> Wide:
     """Read the table at the same places of the image whatever its grid, as (places, vectors)."""
     values = merged(grid)
     height, width = values.shape[:2]
     rows = _at(height, per_axis)
     columns = _at(width, per_axis)
-    top, bottom = values[rows[0]], values[rows[1]]
+    top, bottom = (values[row].astype(np.float64) for row in rows[:2])
     across = top + (bottom - top) * rows[2][:, None, None]
     left, right = across[:, columns[0]], across[:, columns[1]]
     read: Wide = left + (right - left) * columns[2][:, None]

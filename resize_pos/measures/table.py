@@ -16,11 +16,14 @@ from resize_pos.measures import energy, loss, place, spectrum
 from resize_pos.measures.attention import Rows, find_keys, measure_attention, read_weights
 from resize_pos.measures.catalogue import Measured
 from resize_pos.measures.relative import measure_relative
+from resize_pos.measures.sampling import spread
 from resize_pos.operations import ResampleKernel, SetLength
 from resize_pos.quick import dataclass
 from resize_pos.tables import Step, stored_grid
 from resize_pos.tensors import TensorInfo, numpy_dtype
 from resize_pos.transforms.relative import mirrored
+
+_LARGE, _CHANNELS = 1 << 22, 128  # numbers in a table, of which no more channels are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ def measure_table(
 ) -> Measured:
     """Measure a table before and after; `resampling` is what made it, None if nobody knows."""
     old, new = unfold(step, before, after)
-    source, target = old.grid.astype(np.float64), new.grid.astype(np.float64)
+    chosen = _measured_channels(new.grid)
+    source, target = (grid[..., chosen].astype(np.float64) for grid in (old.grid, new.grid))
     if step.table.role in (Role.RELATIVE, Role.DISTANCE):
         if step.table.role is Role.DISTANCE:
             source, target = mirrored(source), mirrored(target)
@@ -66,18 +70,23 @@ def measure_table(
         measured = measure_grid(source, target, resampling)
     values = dict(measured.values)
     if old.prefix.size and new.prefix.size:
-        values["prefix_to_grid_before"] = energy.prefix_to_grid(old.prefix, source)
-        values["prefix_to_grid_after"] = energy.prefix_to_grid(new.prefix, target)
+        values["prefix_to_grid_before"] = energy.prefix_to_grid(old.prefix[..., chosen], source)
+        values["prefix_to_grid_after"] = energy.prefix_to_grid(new.prefix[..., chosen], target)
     kept_before = np.concatenate([old.prefix, old.suffix], axis=1)
     kept_after = np.concatenate([new.prefix, new.suffix], axis=1)
     if kept_before.size and kept_before.shape == kept_after.shape:
         values["prefix_change"] = energy.prefix_change(kept_before, kept_after)
     if around is not None and step.table.role is Role.ABSOLUTE and source.shape[0] == 1:
-        keys = find_keys(step.table.name, around.tensors, source.shape[-1])
+        keys = find_keys(step.table.name, around.tensors, old.grid.shape[-1])
         if keys is not None:
             weights = read_weights(keys, around.tensors, around.rows)
-            values |= {} if weights is None else measure_attention(source, target, weights)
+            values |= {} if weights is None else measure_attention(old.grid, new.grid, weights)
     return Measured(values, measured.peers)
+
+
+def _measured_channels(grid: NDArray[Any]) -> slice | NDArray[np.intp]:
+    """Take all channels, or of a very large table some, for the other ones say the same."""
+    return spread(grid.shape[-1], _CHANNELS) if grid.size > _LARGE else slice(None)
 
 
 def measure_grid(

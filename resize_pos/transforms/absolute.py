@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from resize_pos.tensors import DTYPES
 
 _FLOATING = {dtype.numpy for dtype in DTYPES.values() if dtype.floating}
 _BLOCK = 1 << 16  # elements rounded at a time
+_CHUNK = 1 << 22  # elements of the new grid computed at a time
 
 
 def resize_grid(
@@ -59,10 +61,38 @@ def resize_absolute(
     if source == target and frames[0] == frames[1]:
         return array
     parts = layout.unfold(array, prefix, source, suffix, frames[0])
-    grid = resize_grid(widen(parts.grid), target, resampling, device)
-    grid = _resize_time(grid, *frames, resampling)
-    resized = Unfolded(parts.prefix, round_once(grid, array.dtype), parts.suffix)
-    return layout.fold(resized, array.shape).astype(array.dtype, copy=False)
+
+    def resized(cells: NDArray[Any]) -> NDArray[Any]:
+        grid = resize_grid(widen(cells), target, resampling, device)
+        return round_once(_resize_time(grid, *frames, resampling), array.dtype)
+
+    grid = _by_channels(parts.grid, target, resized) if device == "cpu" else resized(parts.grid)
+    whole = Unfolded(parts.prefix, grid, parts.suffix)
+    return layout.fold(whole, array.shape).astype(array.dtype, copy=False)
+
+
+def _by_channels(
+    grid: NDArray[Any], target: Grid, resized: Callable[[NDArray[Any]], NDArray[Any]]
+) -> NDArray[Any]:
+    """Resize a few channels at a time: float64 of all of a large table would be most of the cost.
+
+    Channels know nothing of each other, so that the bits are the same.
+    """
+    channels = grid.shape[-1]
+    across = max(16, _CHUNK // (grid.shape[0] * target.cells))
+    if across >= channels:
+        return resized(grid)
+    whole: NDArray[Any] | None = None
+    try:
+        for first in range(0, channels, across):
+            part = resized(grid[..., first : first + across])
+            if whole is None:
+                whole = np.empty((*part.shape[:-1], channels), part.dtype)
+            whole[..., first : first + across] = part
+    except TableError:
+        return resized(grid)  # fails, too, and counts all the values that are to blame
+    assert whole is not None
+    return whole
 
 
 def _resize_time(
