@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 _BLOCK = 2**24  # bytes of random data, written again and again
 
@@ -57,10 +56,12 @@ def write_safetensors(path: Path, shape: Shape) -> Path:
     """Write the checkpoint in fp32 without ever holding it in memory."""
     if path.exists():
         return path
+    import numpy as np
+
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, dims in sorted(tensors(shape)):
-        end = offset + 4 * int(np.prod(dims))
+        end = offset + 4 * math.prod(dims)
         header[name] = {"dtype": "F32", "shape": list(dims), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -125,3 +126,40 @@ def write_shards(folder: Path, source: Path, count: int = 4) -> Path:
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (part / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     return part.rename(folder)
+
+
+def write_large_grid(path: Path) -> Path:
+    """Write a SAM with a grid of 64×64 cells of 1,280 channels, and little else."""
+    if not path.exists():
+        import torch
+        from safetensors.torch import save_file
+
+        tensors = {
+            "image_encoder.patch_embed.proj.weight": torch.zeros(1280, 3, 16, 16),
+            "image_encoder.pos_embed": torch.randn(1, 64, 64, 1280) * 0.02,
+        }
+        for block in range(32):
+            length = 127 if block % 8 == 7 else 27
+            for axis in "hw":
+                name = f"image_encoder.blocks.{block}.attn.rel_pos_{axis}"
+                tensors[name] = torch.randn(length, 80) * 0.02
+        save_file(tensors, path)
+    return path
+
+
+def write_many_tables(path: Path, blocks: int = 1250) -> Path:
+    """Write a Swin of four stages with this many blocks each: a relative table in every one."""
+    if not path.exists():
+        import torch
+        from safetensors.torch import save_file
+
+        tensors = {"patch_embed.proj.weight": torch.zeros(8, 3, 4, 4)}
+        for stage in range(4):
+            for block in range(blocks):
+                stem = f"layers.{stage}.blocks.{block}.attn"
+                tensors[f"{stem}.relative_position_bias_table"] = (
+                    torch.randn(169, 2 << stage) * 0.02
+                )
+                tensors[f"{stem}.qkv.weight"] = torch.zeros(3, 8)
+        save_file(tensors, path)
+    return path

@@ -27,14 +27,18 @@ class Cost:
     written: int
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
+# What is installed is compiled; a shell that forbids it would measure the compiler.
+_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
+def run(command: Sequence[str]) -> Cost:
     """Run a command to its end; its output is thrown away, its failure is not."""
     started = time.perf_counter()
     child = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, **(environment or {})},
+        env=_ENVIRONMENT,
     )
     assert child.stderr is not None
     complaint = child.stderr.read()

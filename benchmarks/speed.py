@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -16,11 +16,14 @@ from benchmarks.measure import TOOL, Summary, in_child, interleaved, machine, re
 from benchmarks.plot import log_log
 
 HERE = Path(__file__).parent
+SIZED = ("vit_b.safetensors", "vit_l.safetensors", "vit_5gb.safetensors")
+
+Results = Mapping[str, Mapping[str, Summary]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A ratio that must be reached, of medians taken in one run."""
+    """A number that must be reached, of medians taken in one run."""
 
     what: str
     value: float
@@ -31,15 +34,21 @@ class Bar:
     def holds(self) -> bool:
         return self.value <= self.limit if self.at_most else self.value >= self.limit
 
-    def __str__(self) -> str:
-        sign = "≤" if self.at_most else "≥"
-        return f"| {self.what} | {sign} {self.limit:g} | {self.value:.3g} | {_tick(self.holds)} |"
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A file, and the commands that compete on it."""
+
+    source: Path
+    commands: Mapping[str, list[str]]
+    output: Path
 
 
 def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks speed", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the data lies [default: made anew]")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=1, help="how often to do everything")
+    parser.add_argument("--repeats", type=int, default=5, help="of each command within a run")
     parser.add_argument("--small", action="store_true", help="ViT-B only: a quick look")
     parser.add_argument("--no-write", action="store_true", help="print, but keep the results files")
     options = parser.parse_args(words)
@@ -52,117 +61,88 @@ def main(words: list[str]) -> None:
 
 
 def _report(folder: Path, options: argparse.Namespace) -> None:
-    results = {}
-    for name, commands, outputs, repeats in _cases(folder, options.small, options.repeats):
-        print(f"{name} …", file=sys.stderr)
-        for command in commands.values():  # warm the page cache and every import
-            remove(outputs)
-            run(command)
-        results[name] = interleaved(commands, outputs, repeats)
-    sizes = {name: _size(folder / name) for name in results}
-    table = "\n".join(_table(results, sizes))
-    bars = _bars(results, sizes)
-    lines = [str(bar) for bar in bars]
+    cases = list(_cases(folder, options.small))
+    sizes = {case.source.name: _size(case.source) for case in cases}
+    runs = [_measured(cases, options.repeats) for _ in range(options.runs)]
+    bars = [_bars(results, sizes) for results in runs]
+    times = f"{options.runs} runs" if options.runs > 1 else "one run"
     text = (
-        f"# What a conversion costs\n\n{machine()}; {date.today()}; medians of "
-        f"{options.repeats} interleaved runs, page cache warm. Made by `python -m benchmarks`.\n\n"
-        "| what | bar | measured | |\n|---|---|---|---|\n"
-        + "\n".join(lines)
-        + "\n\n"
-        + table
+        f"# What a conversion costs\n\n{machine()}; {date.today()}. {times.capitalize()}, each with "
+        f"medians of {options.repeats} interleaved repeats, page cache warm. Made by "
+        f"`python -m benchmarks --runs {options.runs}`.\n\n"
+        + "\n".join(_bar_table(bars))
+        + "\n\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
+        + "\n".join(_table(runs[-1], sizes))
         + "\n"
     )
     print(text)
     if not options.no_write:
         (HERE / "results.md").write_text(text, encoding="utf-8")
-        document = {
-            "machine": machine(),
-            "sizes": sizes,
-            "results": {
-                name: {
-                    tool: [asdict(cost) for cost in summary.runs] for tool, summary in row.items()
-                }
-                for name, row in results.items()
-            },
-        }
+        document = {"machine": machine(), "sizes": sizes, "runs": [_document(r) for r in runs]}
         (HERE / "results.json").write_text(json.dumps(document, indent=1) + "\n")
-        (HERE / "results.svg").write_text(_plot(results, sizes), encoding="utf-8")
-    if not all(bar.holds for bar in bars):
+        (HERE / "results.svg").write_text(_plot(runs[-1], sizes), encoding="utf-8")
+    if not all(bar.holds for run_bars in bars for bar in run_bars):
         raise SystemExit("a bar was not reached")
 
 
-def _cases(
-    folder: Path, small: bool, repeats: int
-) -> list[tuple[str, dict[str, list[str]], list[Path], int]]:
-    """Every file with the commands that compete on it."""
-    out = folder / "out"
-    vit_b = data.write_safetensors(folder / "vit_b.safetensors", data.VIT_B)
-    plain, torch_out, folder_out = out.with_suffix(".safetensors"), out.with_suffix(".pth"), out
-    cases = [
-        (
-            vit_b.name,
-            _rivals(vit_b, plain)
-            | {"script": _peer("safetensors", vit_b, plain)}
-            | {"timm": _peer("timm", vit_b, plain)},
-            [plain],
-            repeats,
-        )
-    ]
+def _document(results: Results) -> dict[str, object]:
+    return {
+        name: {tool: [asdict(cost) for cost in summary.runs] for tool, summary in row.items()}
+        for name, row in results.items()
+    }
+
+
+def _measured(cases: Sequence[Case], repeats: int) -> Results:
+    results = {}
+    for case in cases:
+        print(f"{case.source.name} …", file=sys.stderr)
+        for command in case.commands.values():  # warm the page cache and every import
+            remove([case.output])
+            run(command)
+        results[case.source.name] = interleaved(case.commands, [case.output], repeats)
+    return results
+
+
+def _cases(folder: Path, small: bool) -> Iterator[Case]:
+    """Make every file in a process of its own: a child's peak memory begins with its parent's."""
+    plain, pickled, tree = (folder / name for name in ("out.safetensors", "out.pth", "out"))
+    vit_b = _made(data.write_safetensors, folder / "vit_b.safetensors", data.VIT_B)
+    scripts = {"script": _peer("safetensors", vit_b, plain), "timm": _peer("timm", vit_b, plain)}
+    looks = {"--help": [*TOOL, "--help"], "inspect": [*TOOL, "inspect", str(vit_b)]}
+    yield Case(vit_b, _rivals(vit_b, plain) | scripts | looks, plain)
     vit_b_torch = _made(data.write_torch, folder / "vit_b.pth", vit_b)
-    cases.append(
-        (
-            vit_b_torch.name,
-            _rivals(vit_b_torch, torch_out) | {"script": _peer("torch", vit_b_torch, torch_out)},
-            [torch_out],
-            repeats,
-        )
-    )
+    script = {"script": _peer("torch", vit_b_torch, pickled)}
+    yield Case(vit_b_torch, _rivals(vit_b_torch, pickled) | script, pickled)
     hf = _made(_write_transformers, folder / "vit_b_hf")
-    cases.append(
-        (
-            hf.name,
-            _rivals(hf, folder_out) | {"transformers": _peer("transformers", hf, folder_out)},
-            [folder_out],
-            repeats,
-        )
-    )
+    yield Case(hf, _rivals(hf, tree) | {"transformers": _peer("transformers", hf, tree)}, tree)
     training = _made(data.write_training, folder / "vit_b_training.pth", vit_b)
-    cases.append(
-        (
-            training.name,
-            _rivals(training, torch_out) | {"script": _peer("torch", training, torch_out)},
-            [torch_out],
-            repeats,
-        )
-    )
+    script = {"script": _peer("torch", training, pickled)}
+    yield Case(training, _rivals(training, pickled) | script, pickled)
+    grid = _made(data.write_large_grid, folder / "large_grid.safetensors")
+    yield Case(grid, _rivals(grid, plain, "--to", "2048"), plain)
+    many = _made(data.write_many_tables, folder / "many_tables.safetensors")
+    yield Case(many, _rivals(many, plain, "--to", "384", "--to-window", "12"), plain)
     if small:
-        return cases
-    vit_l = data.write_safetensors(folder / "vit_l.safetensors", data.VIT_L)
-    cases.append(
-        (
-            vit_l.name,
-            _rivals(vit_l, plain) | {"script": _peer("safetensors", vit_l, plain)},
-            [plain],
-            repeats,
-        )
-    )
+        return
+    vit_l = _made(data.write_safetensors, folder / "vit_l.safetensors", data.VIT_L)
+    script = {"script": _peer("safetensors", vit_l, plain)}
+    yield Case(vit_l, _rivals(vit_l, plain) | script, plain)
     vit_l_torch = _made(data.write_torch, folder / "vit_l.pth", vit_l)
-    cases.append((vit_l_torch.name, _rivals(vit_l_torch, torch_out), [torch_out], repeats))
+    yield Case(vit_l_torch, _rivals(vit_l_torch, pickled), pickled)
     shards = _made(data.write_shards, folder / "vit_l_shards", vit_l)
-    cases.append((shards.name, _rivals(shards, folder_out), [folder_out], repeats))
-    large = data.write_safetensors(folder / "vit_5gb.safetensors", data.VIT_5GB)
-    cases.append((large.name, _rivals(large, plain), [plain], max(3, repeats // 2 + 1)))
-    return cases
+    yield Case(shards, _rivals(shards, tree), tree)
+    huge = _made(data.write_safetensors, folder / "vit_5gb.safetensors", data.VIT_5GB)
+    yield Case(huge, _rivals(huge, plain), plain)
 
 
-def _made(make: Callable[..., Path], target: Path, *sources: Path) -> Path:
+def _made(make: Callable[..., Path], target: Path, *sources: object) -> Path:
     in_child(make, target, *sources)
     return target
 
 
-def _rivals(source: Path, target: Path) -> dict[str, list[str]]:
+def _rivals(source: Path, target: Path, *to: str) -> dict[str, list[str]]:
+    convert = [*TOOL, str(source), *(to or ("--to", "384")), "-o", str(target)]
     copy = ["cp", "-r", str(source), str(target)]
-    convert = [*TOOL, str(source), "--to", "384", "-o", str(target)]
     return {"cp": copy, "resize-pos": convert, "dry run": [*convert, "-n"]}
 
 
@@ -181,36 +161,49 @@ def _write_transformers(folder: Path) -> Path:
     return folder
 
 
-Results = Mapping[str, Mapping[str, Summary]]
-
-
 def _bars(results: Results, sizes: Mapping[str, int]) -> list[Bar]:
-    bars = []
-    for name, limit in (
-        ("vit_l.safetensors", 1.8),
-        ("vit_l.pth", 2.0),
-        ("vit_5gb.safetensors", 1.15),
-    ):
-        if name in results:
-            row = results[name]
-            ratio = row["resize-pos"].median / row["cp"].median
-            bars.append(Bar(f"{name}, whole command over cp", ratio, limit))
+    medians = {
+        name: {tool: summary.median for tool, summary in row.items()}
+        for name, row in results.items()
+    }
+    limits = {"vit_l.safetensors": 1.8, "vit_l.pth": 2.0, "vit_5gb.safetensors": 1.15}
+    bars = [
+        Bar(f"{name}, whole command ÷ cp", row["resize-pos"] / row["cp"], limits[name])
+        for name, row in medians.items()
+        if name in limits
+    ]
     for name in ("vit_b.safetensors", "vit_b.pth"):
-        row = results[name]
-        ratio = row["script"].median / row["resize-pos"].median
-        bars.append(Bar(f"{name}, script over whole command", ratio, 5, at_most=False))
-    ours = {name: row["resize-pos"] for name, row in results.items()}
-    bars.append(Bar("peak RSS in MB, any file", max(s.peak_rss for s in ours.values()) / 1e6, 80))
+        ratio = medians[name]["script"] / medians[name]["resize-pos"]
+        bars.append(Bar(f"{name}, script ÷ whole command", ratio, 5, at_most=False))
+    tables = ("large_grid.safetensors", "many_tables.safetensors")
+    whole = {name: row["resize-pos"] for name, row in results.items() if name not in tables}
+    peak = max(summary.peak_rss for summary in whole.values()) / 1e6
+    bars.append(Bar("peak RSS of any model's conversion, MB", peak, 80))
     beyond = max(
         (summary.written - sizes[name]) / sizes[name]
-        for name, summary in ours.items()
+        for name, summary in whole.items()
         if "shards" not in name  # unchanged shards are linked, not written
     )
     bars.append(Bar("bytes written beyond the file's size, %", 100 * beyond, 1))
-    dry = [row["dry run"].median for row in results.values()]
-    bars.append(Bar("slowest dry run, s", max(dry), 0.25))
-    bars.append(Bar("dry run, largest file over smallest", max(dry) / min(dry), 1.5))
+    vit_b = medians["vit_b.safetensors"]
+    for look in ("--help", "inspect", "dry run"):
+        bars.append(Bar(f"`{look.replace('dry run', '--dry-run')}`, s", vit_b[look], 0.25))
+    dry = [medians[name]["dry run"] for name in SIZED if name in medians]
+    bars.append(Bar("dry run, largest file ÷ smallest", max(dry) / min(dry), 1.2))
+    for name, what in zip(tables, ("64×64×1280 → 128×128", "5,000 relative tables"), strict=True):
+        compute = medians[name]["resize-pos"] - medians[name]["dry run"]
+        bars.append(Bar(f"{what}, conversion − dry run, s", compute, 1))
     return bars
+
+
+def _bar_table(runs: Sequence[Sequence[Bar]]) -> list[str]:
+    heads = [f"run {number}" for number in range(1, len(runs) + 1)] if len(runs) > 1 else ["seen"]
+    lines = [f"| what | bar | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
+    for bars in zip(*runs, strict=True):
+        sign = "≤" if bars[0].at_most else "≥"
+        seen = " | ".join(f"{bar.value:.3g} {'✓' if bar.holds else '✗'}" for bar in bars)
+        lines.append(f"| {bars[0].what} | {sign} {bars[0].limit:g} | {seen} |")
+    return lines
 
 
 def _table(results: Results, sizes: Mapping[str, int]) -> list[str]:
@@ -231,12 +224,11 @@ def _table(results: Results, sizes: Mapping[str, int]) -> list[str]:
 
 def _plot(results: Results, sizes: Mapping[str, int]) -> str:
     series: dict[str, list[tuple[float, float]]] = {}
-    for name, row in results.items():
-        if name.endswith(".safetensors"):
-            for tool in ("cp", "resize-pos", "script"):
-                if tool in row:
-                    point = (sizes[name] / 1e6, row[tool].median)
-                    series.setdefault(tool, []).append(point)
+    for name in SIZED:
+        for tool in ("cp", "resize-pos", "script", "timm"):
+            if tool in results.get(name, {}):
+                point = (sizes[name] / 1e6, results[name][tool].median)
+                series.setdefault(tool, []).append(point)
     return log_log(series, "checkpoint, MB", "seconds")
 
 
@@ -244,7 +236,3 @@ def _size(path: Path) -> int:
     if path.is_dir():
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size
-
-
-def _tick(holds: bool) -> str:
-    return "✓" if holds else "✗"
