@@ -65,11 +65,10 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     sizes = {case.source.name: _size(case.source) for case in cases}
     runs = [_measured(cases, options.repeats) for _ in range(options.runs)]
     bars = [_bars(results, sizes) for results in runs]
-    times = f"{options.runs} runs" if options.runs > 1 else "one run"
     text = (
-        f"# What a conversion costs\n\n{machine()}; {date.today()}. {times.capitalize()}, each with "
-        f"medians of {options.repeats} interleaved repeats, page cache warm. Made by "
-        f"`python -m benchmarks --runs {options.runs}`.\n\n"
+        f"# What a conversion costs\n\n{machine()}; {date.today()}. Medians of {options.repeats} "
+        "interleaved repeats, page cache warm. Made by "
+        f"`python -m benchmarks speed --runs {options.runs}`.\n\n"
         + "\n".join(_bar_table(bars))
         + "\n\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
         + "\n".join(_table(runs[-1], sizes))
