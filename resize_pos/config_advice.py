@@ -54,7 +54,8 @@ def advise(plan: Plan, container: Container, *, edited: bool) -> tuple[ConfigAdv
     """List the edits that were not made: configs beside a lone file, or none at all."""
     if edited or not plan.changes:
         return ()
-    transfer = Transfer.of(plan.steps, images_too=plan.request.to_image)
+    request = plan.request
+    transfer = Transfer.of(plan.steps, images_too=request.to_image, asked=request.to_size)
     folder = container.path if container.path.is_dir() else container.path.parent
     documents = parse_texts(read_texts(folder))
     edits = _edits(documents, transfer) if documents else ()

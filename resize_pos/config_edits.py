@@ -50,13 +50,9 @@ class _Found:
 
 def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
     if transfer.to_grid is None or transfer.from_grid is None:
+        yield from _size_edits(documents, transfer)
         return
-    found = [
-        _Found(place, path, value)
-        for place in PLACES
-        if place.kind not in (Kind.LENGTH, Kind.WINDOW)
-        for path, value in stated(place, documents)
-    ]
+    found = _found(documents, set(Kind) - {Kind.LENGTH, Kind.WINDOW})
     if transfer.to_size is None:
         # Nothing can be said in pixels; a file that needs it would be left at the old size.
         if found or documents.keys() & {"config.json", "open_clip_config.json"}:
@@ -70,8 +66,27 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         yield from _edits_of_file(
             [item for item in found if item.place.file == file], transfer, documents[file]
         )
-    stated_in = {item.place.file for item in found if item.place.kind in (Kind.SIZE, Kind.CELLS)}
+    telling = (Kind.SIZE, Kind.CELLS, Kind.WIDTH)
+    stated_in = {item.place.file for item in found if item.place.kind in telling}
     yield from _missing(documents, stated_in, transfer)
+
+
+def _found(documents: Mapping[str, Document], kinds: Collection[Kind]) -> list[_Found]:
+    places = (place for place in PLACES if place.kind in kinds)
+    return [_Found(place, *each) for place in places for each in stated(place, documents)]
+
+
+def _size_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
+    """Set the size that was asked for where no table has a grid: Swin follows its window."""
+    if transfer.to_size is None:
+        return
+    found = _found(documents, {Kind.SIZE})
+    for file in dict.fromkeys(item.place.file for item in found):
+        of_file = [item for item in found if item.place.file == file]
+        yield from _edits_of_file(of_file, transfer, documents[file])
+    document = documents.get("config.json", {})
+    if document and library_of("config.json", document) is Library.TIMM:
+        yield from _missing_timm(document, as_pixels(transfer.to_size), transfer.to_size)
 
 
 def _require_own_table(document: Document, transfer: Transfer) -> None:
@@ -148,7 +163,10 @@ def _missing(
             part = follow(document, sections[0])
             assert isinstance(part, dict)
             key = RESOLUTION_KEYS.get(part.get("model_type", ""), "image_size")
-            after: object = transfer.to_grid.cells if key == "num_patches" else pixels
+            after: object = {
+                "num_patches": transfer.to_grid.cells,
+                "max_length": transfer.to_size.width,
+            }.get(key, pixels)
             edit = ConfigEdit("config.json", (*sections[0], key), None, after)
             square = _square_only(document, edit.path, Library.HF)
             if square and transfer.to_size.height != transfer.to_size.width:

@@ -20,6 +20,8 @@ class Kind(StrEnum):
     """What a value counts."""
 
     SIZE = "size"  # pixels: N, [h, w], [channels, h, w] or {"height": h, "width": w}
+    HEIGHT = "height"  # of the image alone: the mel bins of a spectrogram
+    WIDTH = "width"  # its frames
     GRID = "grid"  # patches per side
     CELLS = "cells"  # patches in all
     TOKENS = "tokens"  # in proportion to the patches in all
@@ -61,6 +63,7 @@ _IMAGE: tuple[Section, ...] = (
 )
 _TEXT: tuple[Section, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
 _SAM = frozenset({"sam", "sam_hq"})
+SPECTROGRAM = "audio-spectrogram-transformer"
 
 
 def _hf(key: str, kind: Kind, source: str, *models: str, sections: object = _IMAGE) -> Place:
@@ -95,6 +98,20 @@ PLACES: tuple[Place, ...] = (
     ),
     _hf(
         "max_img_size", Kind.SIZE, "models/radio/configuration_radio.py:79; tvp:67", "radio", "tvp"
+    ),
+    _hf(
+        "num_mel_bins",
+        Kind.HEIGHT,
+        "models/audio_spectrogram_transformer/modeling…:72-87: frequency × time",
+        SPECTROGRAM,
+        sections=(_ROOT,),
+    ),
+    _hf(
+        "max_length",
+        Kind.WIDTH,
+        "models/audio_spectrogram_transformer/modeling…:72-87: frequency × time",
+        SPECTROGRAM,
+        sections=(_ROOT,),
     ),
     _hf(
         "image_size",
@@ -201,6 +218,7 @@ RESOLUTION_KEYS: Mapping[str, str] = {
     "radio": "max_img_size",
     "tvp": "max_img_size",
     "siglip2_vision_model": "num_patches",
+    SPECTROGRAM: "max_length",
 }
 
 # model_types that transformers can only build, or only run, for square images: each was tried with
@@ -233,6 +251,7 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "janus_vision_model",
         "kosmos_2_vision_model",
         "layoutlmv3",
+        "levit",
         "llama4_vision_model",
         "metaclip_2_vision_model",
         "mlcd_vision_model",

@@ -24,6 +24,8 @@ _PLAIN: Mapping[str, Kind] = {
 }
 # Set where they equal the old size: SAM's padding, Idefics' tiles.
 _BOUNDS = ("pad_size", "max_image_size", "image_size")
+# Frequency × time, of the audio spectrogram transformer.
+_SPECTROGRAMS, _SIDES = "ASTFeatureExtractor", ("num_mel_bins", "max_length")
 # A fixed fraction of the image: SAM's masks.
 _FRACTIONS = ("mask_size", "mask_pad_size")
 
@@ -37,7 +39,12 @@ def plan_processor_edits(
     for file in PROCESSOR_FILES:
         for section in PROCESSOR_SECTIONS:
             part = follow(documents.get(file, {}), section)
-            if isinstance(part, dict) and "sampling_rate" not in part:  # that one hears
+            if isinstance(part, dict) and part.get("feature_extractor_type") == _SPECTROGRAMS:
+                sides = (transfer.to_size.height, transfer.to_size.width)
+                for key, after in zip(_SIDES, sides, strict=True):
+                    if key in part:
+                        yield ConfigEdit(file, (*section, key), part[key], after)
+            elif isinstance(part, dict) and "sampling_rate" not in part:  # that one hears
                 for key, after in _new_values(part, transfer, transfer.from_size, transfer.to_size):
                     if after is not None:
                         yield ConfigEdit(file, (*section, key), part[key], after)

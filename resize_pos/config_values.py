@@ -9,7 +9,7 @@ from typing import Any
 from resize_pos.config_places import Kind
 from resize_pos.configs import as_size
 from resize_pos.families import Role
-from resize_pos.geometry import Grid, Size
+from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.quick import dataclass
 from resize_pos.tables import Action, Step
 
@@ -46,10 +46,14 @@ class Transfer:
     to_window: Grid | None = None
 
     @classmethod
-    def of(cls, steps: Sequence[Step], *, images_too: bool = True) -> Transfer:
+    def of(
+        cls, steps: Sequence[Step], *, images_too: bool = True, asked: Size | None = None
+    ) -> Transfer:
         """Read it off the steps of a plan: the first image table, and every text table.
 
         Without `images_too` nothing was asked about images, and their configs are not looked at.
+        The size that was `asked` for counts where the tables do not tell it: several sizes have
+        one grid where patches overlap, and tables that follow a window have none.
         """
         lengths: dict[int, int] = {}
         images = []
@@ -64,18 +68,27 @@ class Transfer:
                 lengths[before + extra] = after + extra
                 lengths.setdefault(before, after)
         moved = [step for step in images if step.action is not Action.KEEP] or images
+        if not moved and images_too and windows != (None, None):
+            sources = (step.table.reach.image for step in steps if step.table.reach is not None)
+            return cls(next(sources, None), asked, None, None, lengths, *windows)
         if not moved or not images_too:
             return cls(None, None, None, None, lengths, *windows)
         table, target = moved[0].table, moved[0].target
         tiling = table.tiling
         return cls(
             None if tiling is None else tiling.pixels(table.grid),
-            None if tiling is None else tiling.pixels(target),
+            None if tiling is None else _size_of(tiling, target, asked),
             table.grid,
             target,
             lengths,
             *windows,
         )
+
+
+def _size_of(tiling: Tiling, target: Grid, asked: Size | None) -> Size:
+    if asked is not None and tiling.window is not None and tiling.grid(asked) == target:
+        return asked
+    return tiling.pixels(target)
 
 
 def _of_image(step: Step) -> bool:
@@ -102,8 +115,11 @@ def _windows(steps: Sequence[Step]) -> tuple[Grid | None, Grid | None]:
             after.append(Grid(step.target.height // times, step.target.width // times))
     if not before:
         return None, None
-    largest = Grid(max(w.height for w in after), max(w.width for w in after))
-    return before[0], largest
+    return _largest(before), _largest(after)
+
+
+def _largest(windows: Sequence[Grid]) -> Grid:
+    return Grid(max(w.height for w in windows), max(w.width for w in windows))
 
 
 def as_pixels(size: Size) -> object:
@@ -123,6 +139,14 @@ def _new_size(value: object, transfer: Transfer) -> object:
             return [size.height] if size.height == size.width else [size.height, size.width]
         return [*value[:-2], size.height, size.width]
     return None
+
+
+def _new_height(value: object, transfer: Transfer) -> object:  # noqa: ARG001
+    return None if transfer.to_size is None else transfer.to_size.height
+
+
+def _new_width(value: object, transfer: Transfer) -> object:  # noqa: ARG001
+    return None if transfer.to_size is None else transfer.to_size.width
 
 
 def _new_grid(value: object, transfer: Transfer) -> object:
@@ -174,6 +198,8 @@ def _new_window(value: object, transfer: Transfer) -> object:
 
 _NEW_VALUES: Mapping[Kind, Callable[[object, Transfer], object]] = {
     Kind.SIZE: _new_size,
+    Kind.HEIGHT: _new_height,
+    Kind.WIDTH: _new_width,
     Kind.GRID: _new_grid,
     Kind.CELLS: _new_cells,
     Kind.TOKENS: _new_tokens,

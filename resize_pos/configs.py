@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from resize_pos.config_places import CONFIG_FILES, PLACES, Kind, Library, Place
+from resize_pos.config_places import CONFIG_FILES, PLACES, SPECTROGRAM, Kind, Library, Place
 from resize_pos.errors import ContainerError, UsageError
 from resize_pos.geometry import Size
 from resize_pos.json_text import parse
@@ -29,6 +29,7 @@ class ConfigSize:
     key: str
     size: Size
     patch: Size | None
+    step: Size | None = None  # from one patch to the next, where they overlap
 
 
 def read_texts(
@@ -87,7 +88,18 @@ def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:
             if size is not None:
                 patch = as_size(follow(documents[place.file], (*path[:-1], "patch_size")))
                 found.append(ConfigSize(place.file, ".".join(path), size, patch))
-    return tuple(found)
+    return (*found, *_spectrograms(documents.get("config.json", {})))
+
+
+def _spectrograms(document: Document) -> Iterator[ConfigSize]:
+    """Read the size of a spectrogram, frequency × time, and the step between its patches."""
+    if document.get("model_type") != SPECTROGRAM:
+        return
+    size = as_size([document.get("num_mel_bins"), document.get("max_length")])
+    if size is not None:
+        patch = as_size(document.get("patch_size"))
+        step = as_size([document.get("frequency_stride"), document.get("time_stride")])
+        yield ConfigSize("config.json", "num_mel_bins × max_length", size, patch, step)
 
 
 def stated(

@@ -46,7 +46,8 @@ def locate_tables(around: Surroundings) -> Located:
         elif objections or _SOUNDS_LIKE.search(tensor.name):
             reason = "; ".join(objections) or "no family knows this name"
             near_misses.append(NearMiss(tensor, reason))
-    if is_all_text(role for role, found in matches.items() if found):
+    pictured = bool(around.configs)  # ALIGN: a text table, and images for a convolution
+    if not pictured and is_all_text(role for role, found in matches.items() if found):
         around = replace(around, request=as_lengths(around.request))
     tables: dict[str, PositionTable] = {}
     unsettled: list[Unsettled] = []
@@ -63,7 +64,7 @@ def locate_tables(around: Surroundings) -> Located:
         kernels = kernel_tables(tables.values(), around.tensors)
         tables |= {table.name: table for table in kernels}
     ordered = tuple(tables[name] for name in around.tensors if name in tables)
-    return Located(ordered, tuple(unsettled), tuple(near_misses), tuple(left_alone))
+    return Located(ordered, tuple(unsettled), tuple(near_misses), tuple(left_alone), pictured)
 
 
 class _Names:

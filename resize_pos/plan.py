@@ -83,7 +83,7 @@ def make_plan(
             raise unsettled.error
     if asked & _IMAGE and not any(t.role in _IMAGE | _BY_THEMSELVES for t in located.tables):
         named = request.pattern is not None or request.family is not None
-        texts = any(table.role is Role.SEQUENCE for table in located.tables)
+        texts = not located.pictured and any(t.role is Role.SEQUENCE for t in located.tables)
         if named or located.near_misses or texts:
             raise _nothing_found(located, request)
     _require_windows(located, request)
@@ -113,7 +113,8 @@ def make_plan(
     if documents:
         from resize_pos.config_edits import plan_config_edits  # weights alone have no use for it
 
-        edits = plan_config_edits(documents, Transfer.of(steps, images_too=request.to_image))
+        transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
+        edits = plan_config_edits(documents, transfer)
     return Plan(
         request,
         steps,

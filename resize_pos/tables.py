@@ -157,10 +157,13 @@ class Located:
     unsettled: tuple[Unsettled, ...]
     near_misses: tuple[NearMiss, ...]
     left_alone: tuple[LeftAlone, ...] = ()
+    pictured: bool = False  # a config states an image size, whatever tables there are
 
     @property
     def all_text(self) -> bool:
         """Whether every table is 1-D, so that sizes in a request mean lengths."""
+        if self.pictured:
+            return False
         families = [table.family for table in self.tables]
         families += [entry.family for entry in self.unsettled]
         return is_all_text(family.role for family in families)

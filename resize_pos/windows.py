@@ -58,6 +58,8 @@ class WindowRule:
     pyramid: bool = False  # the stage shows in the table's own size: half, a quarter …
     deep: bool = False  # windows have a depth in time, which is kept
     leader: str | None = None  # a sibling whose grid the table shares
+    designs: tuple[tuple[int, ...], ...] = ()  # windows by stage that are a model's own
+    quarters: bool = False  # the last block of each quarter of the blocks sees the whole image
     why: str = ""  # for NOTHING: what the window is made of
 
     @classmethod
@@ -73,6 +75,7 @@ class WindowRule:
         for key in ("strides", "multiples"):
             if key in entry:
                 values[key] = tuple(map(int, entry[key]))
+        values["designs"] = tuple(tuple(map(int, each)) for each in entry.get("designs", ()))
         if "stage" in entry and re.compile(entry["stage"]).groups != 1:
             raise ResizePosError(f"windows: stage {entry['stage']!r} needs exactly one group.")
         return cls(**values)

@@ -128,6 +128,9 @@ def _judge(match: Match, around: Surroundings) -> Judge | None:
 def _patch(match: Match, around: Surroundings) -> Patch | None:
     stated = around.request.patch
     found = read_patch(match.family.patch, match.stem, around.tensors)
+    for config in around.configs if match.family.window and stated is None else ():
+        if config.step is not None:
+            return Patch(config.step, f"{config.file} says one patch every {config.step}")
     if stated is not None and (found is None or found.kernel is not None):
         if found is not None and found.size != stated and around.request.from_size is None:
             raise GeometryError(

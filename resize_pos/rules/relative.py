@@ -84,13 +84,14 @@ def _settle_global(
         grid, evidence = leader.grid, f"the grid of {leader.name}"
     else:
         grid, evidence = _image_grid(match, place, around, pairs)
-    if own == grid and set(pairs.values()) == {grid}:
-        grid, evidence = _recorded_global(tensor.name, pairs, around)
-    follows = leader.name if leader is not None and own == grid else None
-    if own != grid:
-        words = f"its window {own} is not {evidence}, {grid}: windowed attention"
-        return _table(match, window, (words,))
+    whole = own == grid
+    evidence = evidence if whole else f"not {evidence}, {grid}"
+    if whole and set(pairs.values()) == {grid}:
+        whole, evidence = _alike_global(tensor.name, pairs, around, rule)
+    if not whole:
+        return _table(match, window, (f"its window {own} is {evidence}: windowed attention",))
     words = f"its window {own} is {evidence}: global attention"
+    follows = leader.name if leader is not None else None
     found = Reach(place.stride, patch=place.patch)
     return _table(match, window, (words,), follows=follows, reach=found)
 
@@ -104,21 +105,35 @@ def _both_axes(name: str, around: Surroundings) -> Grid:
     return Grid(*((length + 1) // 2 for length in lengths))
 
 
-def _recorded_global(
-    name: str, pairs: Mapping[str, Grid], around: Surroundings
-) -> tuple[Grid, str]:
+def _alike_global(
+    name: str, pairs: Mapping[str, Grid], around: Surroundings, rule: WindowRule
+) -> tuple[bool, str]:
+    """Tell global blocks from windowed ones where all have the same window, the image grid."""
     stated = around.request.from_window
     if stated is not None and stated != pairs[name]:
-        return pairs[name], f"not the window of --from-window {stated}"
+        return True, f"not the window of --from-window {stated}"
     if any(other in around.known for other in pairs):
-        grid = pairs[name] if name in around.known else Grid(1, 1)
-        return grid, "recorded in the file by an earlier conversion"
+        recorded = name in around.known
+        words = "recorded" if recorded else "not recorded"
+        return recorded, f"{words} in the file by an earlier conversion"
+    blocks = sorted({_block(other) for other in pairs})
+    quarter, rest = divmod(len(blocks), 4)
+    if rule.quarters and rest == 0 and quarter > 1 and blocks == list(range(len(blocks))):
+        last = blocks[quarter - 1 :: quarter]
+        shown = ", ".join(map(str, last))
+        words = f"the image grid, as in every block; in SAM and ViTDet blocks {shown} are global"
+        return _block(name) in last, words
     raise GeometryError(
         f"{name}: every block has the window {pairs[name]}, which may also be the image grid, so "
         "that windowed blocks cannot be told from global ones.",
         hint="pass --from SIZE if the image is larger than that; --from-window N, the window of "
         "windowed blocks, if it is another one; or convert a checkpoint of another size.",
     )
+
+
+def _block(name: str) -> int:
+    """Give the number of the block that a table like blocks.7.attn.rel_pos_h belongs to."""
+    return int(name.split(".")[-3])
 
 
 def _image_grid(
@@ -183,15 +198,24 @@ def _settle_window(
         max((w.width for w in stages.values()), default=window.width),
     )
     image = around.request.from_size or (around.configs[0].size if around.configs else None)
-    reach_ = Reach(
-        place.stride,
-        rule.multiple(place.stage),
-        nominal,
-        _may_be_clamped(rule, place, nominal, stages, image),
-        image,
-        place.patch,
-    )
-    return _table(match, window, (evidence, "its window does not follow the image"), reach=reach_)
+    clamped = _may_be_clamped(rule, place, nominal, stages, image)
+    reasons = [evidence, "its window does not follow the image"]
+    if _by_design(rule, stages):
+        nominal, clamped = window, False
+        shown = ", ".join(str(stages[stage]) for stage in sorted(stages))
+        reasons.append(
+            f"windows {shown} by stage are those of Swin-S3, so that each stage keeps its own; "
+            "--to-window N if the model's own is one for all stages"
+        )
+    multiple = rule.multiple(place.stage)
+    reach_ = Reach(place.stride, multiple, nominal, clamped, image, place.patch)
+    return _table(match, window, tuple(reasons), reach=reach_)
+
+
+def _by_design(rule: WindowRule, stages: Mapping[int, Grid]) -> bool:
+    """Whether windows that differ by stage are known to be the model's own."""
+    squares = all(window.is_square for window in stages.values())
+    return squares and tuple(stages[stage].height for stage in sorted(stages)) in rule.designs
 
 
 def _settle_deep(match: Match, place: Place, around: Surroundings) -> PositionTable:

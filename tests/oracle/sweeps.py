@@ -1,12 +1,15 @@
-"""What the sweeps over whole model zoos share: a plan from shapes alone, held against shapes."""
+"""What the sweeps over whole model zoos share: a plan from shapes and a config, held to shapes."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from resize_pos.configs import config_sizes
 from resize_pos.errors import ResizePosError
 from resize_pos.families import Role
 from resize_pos.locate import locate_tables
@@ -14,6 +17,7 @@ from resize_pos.plan import Plan, make_plan
 from resize_pos.request import Request
 from resize_pos.rules.base import Surroundings
 from resize_pos.tensors import TensorInfo
+from resize_pos.text_configs import texts_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 Pair = tuple[int, int]
@@ -26,23 +30,21 @@ class Tally:
     right: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
-    pending: Counter[str] = field(default_factory=Counter)
     wrong: dict[str, str] = field(default_factory=dict)
     alike: list[str] = field(default_factory=list)  # the same shapes as one that was looked at
     kept: list[str] = field(default_factory=list)  # reference grids: left alone with the reason
 
     def __str__(self) -> str:
         passed = len(self.right) + len(self.unchanged)
-        missed = self.refused.total() + self.pending.total() + len(self.wrong)
-        total = passed + len(self.kept) + missed
+        total = passed + len(self.kept) + self.refused.total() + len(self.wrong)
         lines = [
             f"{passed} of {total} models predicted ({passed / max(total, 1):.1%}): "
-            f"{len(self.right)} with tables that change, {len(self.unchanged)} with nothing to do, "
-            f"{len(self.alike)} more like one of them"
+            f"{len(self.right)} with tables that change, {len(self.unchanged)} with nothing to do; "
+            f"{len(self.alike)} more are like one of these {total}; {len(self.kept)} keep a "
+            f"reference grid, {self.refused.total()} are refused, {len(self.wrong)} wrong"
         ]
         lines += [f"  reference grids left alone: {', '.join(self.kept)}"] if self.kept else []
         lines += [f"  refused {n}: {reason}" for reason, n in self.refused.most_common()]
-        lines += [f"  pending {n}: {reason}" for reason, n in self.pending.most_common()]
         lines += [f"  WRONG {model}: {what}" for model, what in self.wrong.items()]
         return "\n".join(lines)
 
@@ -52,18 +54,14 @@ class Tally:
         source: Shapes,
         target: Shapes,
         to: Pair,
-        pending: str,
-        stated: Pair | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Plan from the source's shapes and hold the result against the target's."""
+        """Plan from the source's shapes and config, and hold the result against the target's."""
         changed = {n for n in source.keys() | target.keys() if source.get(n) != target.get(n)}
         try:
-            plan = plan_for(source, to, stated)
+            plan = plan_for(source, to, config)
         except ResizePosError as error:
-            if changed and all(re.search(pending, name) for name in changed):
-                self.pending[generic(min(changed))] += 1
-            else:
-                self.refused[generic(error.message)] += 1
+            self.refused[generic(error.message)] += 1
             return
         planned = {step.table.name: step.target_shape for step in plan.changes}
         kept = {step.table.name for step in plan.steps if step.table.role is Role.REFERENCE}
@@ -72,22 +70,32 @@ class Tally:
             (self.right if changed else self.unchanged).append(model)
         elif missed <= kept:
             self.kept.append(model)
-        elif all(re.search(pending, name) for name in missed):
-            self.pending[generic(min(missed))] += 1
         else:
-            name = min(name for name in missed if not re.search(pending, name))
+            name = min(missed)
             self.wrong[model] = (
                 f"{name} {source.get(name)} → {planned.get(name)}, not {target.get(name)}"
             )
 
+    def unexplained(self, reasons: Sequence[str]) -> list[str]:
+        """List the refusals that give none of these reasons."""
+        return [text for text in self.refused if not any(reason in text for reason in reasons)]
 
-def plan_for(source: Shapes, to: Pair, stated: Pair | None) -> Plan:
-    """Plan from names and shapes alone."""
+
+def plan_for(source: Shapes, to: Pair, config: Mapping[str, Any] | None) -> Plan:
+    """Plan from names and shapes, and from the config where the model has one in its folder."""
     infos = {name: TensorInfo(name, shape, "F32") for name, shape in source.items()}
-    request = Request.make(to=to, from_=stated)
-    return make_plan(locate_tables(Surroundings(infos, request)), request)
+    request = Request.make(to=to)
+    document = {} if config is None else json.loads(json.dumps(config, default=str))
+    sizes = config_sizes({"config.json": document} if document else {})
+    around = Surroundings(infos, request, configs=sizes, texts=texts_of(document))
+    return make_plan(locate_tables(around), request)
 
 
 def generic(text: str) -> str:
     """Leave the numbers out, so that alike reasons count together."""
     return re.sub(r"\d+", "N", text)
+
+
+def whole_patches(size: int, patch: object) -> int:
+    """Round a size down to whole patches: 384 px at patch 14 are 378 that the model looks at."""
+    return size - size % patch if isinstance(patch, int) and 0 < patch <= size else size
