@@ -341,6 +341,8 @@ def _objection(layout: Layout) -> str | None:
             return "a group is one of rows, (p t h w s), as soon as p or s is in it"
         if set(grid) & set(group) and not set(grid) <= set(group):
             return "h and w belong into the same group"
+    if sums and "t" in names and "t" not in sums[0]:
+        return "frames with rows of their own are copies of a table: write `n` instead of `t`"
     if {"p", "s"} & set(layout.terms):
         return "p and s are rows of a flattened grid and belong inside (p h w s)"
     if grid == ["w", "h"]:

@@ -166,6 +166,8 @@ class SinCosTable:
     formula: str
     dimensions: int  # how many axes the formula reads
     start: int = 0  # the position number of the first row after the prefix
+    # Frames, height and width in whose places it was computed, where an earlier transfer did that.
+    places: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Find out whether a table is a fixed sin-cos one, reading as little as possible.
 
 At position 0 every sine is 0 and every cosine 1, so one row tells most tables apart from a fixed
-one: a few kB, compared as bytes. Only a row that passes makes the whole table be read.
+one: a few kB, compared as bytes. At any other position the squares of a sine and its cosine still
+add up to 1, so that a row of d channels has the square norm d/2; that finds a table that an earlier
+transfer computed in rescaled coordinates. Only a row that passes makes the whole table be read.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ _ONE = {
     "F16": struct.pack("<e", 1.0),
     "BF16": struct.pack("<f", 1.0)[2:],
 }
+_CODES = {"F64": "d", "F32": "f", "F16": "e", "BF16": "f"}
+_NEAR = 2.0**-8  # a rounding of bfloat16, relative
 _ROLES = (Role.ABSOLUTE, Role.SEQUENCE)
 
 
@@ -35,7 +39,7 @@ def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) 
     """Add the sin-cos formula that a table follows, with the evidence; most follow none."""
     if read is None or not _could_be(table):
         return table
-    starts = tuple(start for start in _starts(table) if _is_origin(table, start, peek))
+    starts = tuple(start for start in _starts(table) if _may_be_fixed(table, start, peek))
     if not starts:
         return table
     from resize_pos.transforms.sincos import recognise  # numpy: only what may be fixed pays for it
@@ -63,8 +67,8 @@ def _starts(table: PositionTable) -> tuple[int, ...]:
     return (0, table.prefix) if table.role is Role.SEQUENCE and table.prefix else (0,)
 
 
-def _is_origin(table: PositionTable, start: int, peek: Peek | None) -> bool:
-    """Whether the row of position 0 holds nothing but zeros and ones."""
+def _may_be_fixed(table: PositionTable, start: int, peek: Peek | None) -> bool:
+    """Whether the first row is that of position 0, or has the norm of sines and cosines."""
     if peek is None:
         return True
     width = DTYPES[table.tensor.dtype].bits // 8
@@ -75,4 +79,15 @@ def _is_origin(table: PositionTable, start: int, peek: Peek | None) -> bool:
         return True
     zero, one = bytes(width), _ONE[table.tensor.dtype]
     values = {data[at : at + width] for at in range(0, len(data), width)}
-    return one in values and values <= {zero, one}
+    return (one in values and values <= {zero, one}) or _has_norm(data, table.tensor.dtype)
+
+
+def _has_norm(data: bytes, dtype: str) -> bool:
+    """Whether the squares of a row add up to half of its channels."""
+    if dtype == "BF16":  # the upper half of a float32
+        data = b"".join(b"\0\0" + data[at : at + 2] for at in range(0, len(data), 2))
+    count = len(data) // struct.calcsize(_CODES[dtype])
+    values = struct.unpack(f"<{count}{_CODES[dtype]}", data)
+    if max(map(abs, values)) > 1:
+        return False
+    return abs(2 * sum(value * value for value in values) / count - 1) < _NEAR

@@ -77,7 +77,8 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
     shape = table.layout.shape(table.tensor.shape, table.prefix, Grid(1, target), table.suffix)
     if _is_regenerated(table, request):
         assert table.fixed is not None
-        fixed = SinCos(table.fixed, request.sincos or SinCosMode.ABSOLUTE)
+        usual = SinCosMode.ABSOLUTE if table.fixed.places is None else SinCosMode.RESCALED
+        fixed = SinCos(table.fixed, request.sincos or usual)
         reason = f"{table.length} → {target}: a fixed sin-cos table, computed from its formula"
         return Step(table, Action.REGENERATE, Grid(1, target), shape, fixed, reason)
     how, reason = _how(table, request, target)

@@ -6,7 +6,7 @@ are real numbers, so a table can be computed at any place, not only at whole pos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,10 @@ class Recognition:
             f"its values follow the sin-cos formula {self.table.formula} "
             f"({FORMULAS[self.table.formula].title}) to {self.difference:.1e}"
         )
+        if self.table.places is not None:
+            frames, height, width = self.table.places
+            grid = f"{height}×{width}" if frames == 1 else f"{frames}×{height}×{width}"
+            words += f", in the places of {grid}"
         if self.runner_up is None:
             return words
         return f"{words}; the next, {self.runner_up}, is {self.runner_up_difference:.2g} away"
@@ -161,22 +165,32 @@ def recognise(cells: NDArray[Any], starts: tuple[int, ...] = (0,)) -> Recognitio
     """Hold (copies, h, w, d) cells against every formula; None when none fits, or none alone.
 
     A table with several copies is read as one with a time axis. `starts` are the position numbers
-    that the first row of a 1-D table may have.
+    that the first row of a 1-D table may have. Positions are whole numbers, or those that a
+    transfer in rescaled coordinates has left.
     """
+    return _recognise(cells, starts, _whole) or _recognise(cells, starts, _rescaled)
+
+
+_Places = Callable[[NDArray[np.float64], Formula, int], Iterator[tuple[int, int, int] | None]]
+
+
+def _recognise(cells: NDArray[Any], starts: tuple[int, ...], places: _Places) -> Recognition | None:
     copies, height, width, channels = cells.shape
     with np.errstate(invalid="ignore"):
-        stored = cells.astype(np.float64).reshape(-1, channels)
+        exact = cells.astype(np.float64)
+    stored = exact.reshape(-1, channels)
     found: list[tuple[float, float, SinCosTable]] = []
     for formula in FORMULAS.values():
         if formula.widths(channels) is None or (formula.dimensions == 2 and copies > 1):
             continue
-        for start in starts if formula.dimensions == 1 else (0,):
-            positions = _positions(copies, Grid(height, width), start)
-            difference = float(np.max(np.abs(stored - formula.values(positions, channels))))
-            furthest = max(float(positions[axis].max()) for axis in formula.axes)
-            if not np.isnan(difference):
-                table = SinCosTable(formula.name, formula.dimensions, start)
-                found.append((difference, tolerance(cells.dtype, furthest), table))
+        for place in places(exact, formula, channels):
+            for start in starts if formula.dimensions == 1 else (0,):
+                table = SinCosTable(formula.name, formula.dimensions, start, place)
+                positions = _positions(copies, Grid(height, width), start, _source(place))
+                difference = float(np.max(np.abs(stored - formula.values(positions, channels))))
+                furthest = max(float(positions[axis].max()) for axis in formula.axes)
+                if not np.isnan(difference):
+                    found.append((difference, tolerance(cells.dtype, furthest), table))
     if not found:
         return None
     found.sort(key=lambda entry: entry[0])
@@ -185,6 +199,37 @@ def recognise(cells: NDArray[Any], starts: tuple[int, ...] = (0,)) -> Recognitio
     if best > limit or gap < _MARGIN * limit:
         return None
     return Recognition(table, best, second, gap)
+
+
+def _whole(*_: object) -> Iterator[None]:
+    yield None
+
+
+def _rescaled(
+    cells: NDArray[np.float64], formula: Formula, channels: int
+) -> Iterator[tuple[int, int, int]]:
+    """Read off the fastest sine and cosine of each axis how far apart its positions are."""
+    frames, height, width, _ = cells.shape
+    own = {"t": frames, "y": height, "x": width}
+    if formula.dimensions == 1 and (frames, height) != (1, 1):
+        return  # a flattened index has no places that could have been rescaled
+    lines = {"t": cells[:, 0, 0], "y": cells[0, :, 0], "x": cells[0, 0]}
+    found, first = dict(own), 0
+    for axis, share in zip(formula.axes, formula.widths(channels) or (), strict=True):
+        axis = "x" if axis == "l" else axis
+        second = first + (1 if formula.interleaved else share // 2)
+        if own[axis] > 1 and second < channels:
+            line = lines[axis]
+            phases = np.arctan2(line[:, first], line[:, second])
+            step = np.mod(np.diff(phases), 2 * np.pi).mean()
+            found[axis] = round(float(step) * own[axis]) if np.isfinite(step) else 0
+        first += share
+    if found != own and min(found.values()) > 0:
+        yield found["t"], found["y"], found["x"]
+
+
+def _source(places: tuple[int, int, int] | None) -> tuple[int, Grid] | None:
+    return None if places is None else (places[0], Grid(*places[1:]))
 
 
 def tolerance(dtype: np.dtype[Any], furthest: float) -> float:
@@ -213,11 +258,13 @@ def regenerate(
     channels = parts.grid.shape[-1]
     formula, start = FORMULAS[how.table.formula], how.table.start
     rescaled = how.mode is SinCosMode.RESCALED
-    places = _positions(frames[1], target, start, (frames[0], source) if rescaled else None)
+    old_places = _source(how.table.places)
+    old_places = (old_places or (frames[0], source)) if rescaled else None
+    places = _positions(frames[1], target, start, old_places)
     shape = (frames[1], target.height, target.width, channels)
     cells = round_once(formula.values(places, channels), array.dtype).reshape(shape)
     same_places = formula.dimensions > 1 or source.height == 1  # flattened indexes move with w
-    if how.mode is SinCosMode.ABSOLUTE and same_places:
+    if how.mode is SinCosMode.ABSOLUTE and same_places and how.table.places is None:
         old = parts.grid[: frames[1], : target.height, : target.width]
         cells[: old.shape[0], : old.shape[1], : old.shape[2]] = old
     return layout.fold(Unfolded(parts.prefix, cells, parts.suffix), array.shape)
