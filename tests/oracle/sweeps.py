@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
+
+import torch
 
 from resize_pos.configs import config_sizes
 from resize_pos.errors import ResizePosError
@@ -21,6 +25,9 @@ from resize_pos.text_configs import texts_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 Pair = tuple[int, int]
+
+# Initialisation on the meta device takes most of the time, and nobody looks at values here.
+_IN_PLACE = ("erfinv_", "uniform_", "normal_", "clamp_", "mul_", "add_", "div_", "fill_", "zero_")
 
 
 @dataclass
@@ -89,6 +96,15 @@ def plan_for(source: Shapes, to: Pair, config: Mapping[str, Any] | None) -> Plan
     sizes = config_sizes({"config.json": document} if document else {})
     around = Surroundings(infos, request, configs=sizes, texts=texts_of(document))
     return make_plan(locate_tables(around), request)
+
+
+def shapes_of(build: Callable[[], torch.nn.Module]) -> Shapes:
+    """Build a model without weights and give the shapes of all that it would store."""
+    same = {name: lambda tensor, *_, **__: tensor for name in _IN_PLACE}
+    with torch.device("meta"), warnings.catch_warnings(), mock.patch.multiple(torch.Tensor, **same):
+        warnings.simplefilter("ignore")
+        model = build()
+    return {key: tuple(value.shape) for key, value in model.state_dict().items()}
 
 
 def generic(text: str) -> str:

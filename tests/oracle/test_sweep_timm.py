@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import pytest
 import timm
-import torch
 
-from tests.oracle.sweeps import Shapes, Tally, generic, whole_patches
+from tests.oracle.sweeps import Shapes, Tally, generic, shapes_of, whole_patches
 
 # A refusal has to give one of these reasons; anything else is a gap.
 REASONS = (
@@ -20,10 +18,7 @@ MULTIPLES = (2.0, 1.5, 1.25)  # of the native size, until the model takes one
 
 
 def shapes(name: str, size: int) -> Shapes:
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = timm.create_model(name, img_size=size)
-    return {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    return shapes_of(lambda: timm.create_model(name, img_size=size))
 
 
 def native_size(name: str) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-from tests.oracle.sweeps import Shapes, Tally, whole_patches
+from tests.oracle.sweeps import Shapes, Tally, shapes_of, whole_patches
 
 # A refusal has to give one of these reasons; anything else is a gap.
 REASONS = (
@@ -49,10 +47,7 @@ def sized(config: Any) -> Any | None:
 
 
 def shapes(model: type[Any], config: Any) -> Shapes:
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        built = model(copy.deepcopy(config))
-    return {key: tuple(value.shape) for key, value in built.state_dict().items()}
+    return shapes_of(lambda: model(copy.deepcopy(config)))
 
 
 def sized_models() -> Iterator[tuple[str, type[Any], Any, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 import transformers as hf
 
 from resize_pos.errors import ResizePosError
@@ -19,6 +18,7 @@ from resize_pos.rules.base import Surroundings
 from resize_pos.tables import Action
 from resize_pos.tensors import TensorInfo
 from resize_pos.text_configs import texts_of
+from tests.oracle.sweeps import Shapes, shapes_of
 
 SHORT, LONG = 514, 1026
 KEYS = ("max_position_embeddings", "n_positions")
@@ -51,14 +51,13 @@ def config_of(cls: Any, length: int) -> Any:
     return config
 
 
-def shapes_of(cls: Any, config: Any) -> dict[str, tuple[int, ...]]:
+def shapes(cls: Any, config: Any) -> Shapes:
     found = hf.MODEL_MAPPING[cls]
     model = found[0] if isinstance(found, tuple) else found
-    with torch.device("meta"):
-        return {name: tuple(t.shape) for name, t in model(config).state_dict().items()}
+    return shapes_of(lambda: model(config))
 
 
-def unpredicted(config: Any, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def unpredicted(config: Any, before: Shapes, after: Shapes) -> list[str]:
     """Name the tensors whose shape at the longer length the plan does not give."""
     infos = {name: TensorInfo(name, shape, "F32") for name, shape in before.items()}
     texts = texts_of(config.to_dict())
@@ -89,7 +88,7 @@ def test_every_text_model_s_shapes_are_predicted(capsys: pytest.CaptureFixture[s
             continue
         try:
             config = config_of(cls, SHORT)
-            before, after = shapes_of(cls, config), shapes_of(cls, config_of(cls, LONG))
+            before, after = shapes(cls, config), shapes(cls, config_of(cls, LONG))
         except Exception:  # a config that needs more than its defaults, or a missing library
             continue
         if before == after:
