@@ -17,6 +17,7 @@ from resize_pos.tensors import TensorInfo
 
 _MOST_LISTED = 8
 _WIDEST_ASPECT = 16
+_MOST_PREFIX = 8  # of those that are tried without a sign of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Opinion:
 
 
 Judge = Callable[[Sequence[Reading]], Opinion]
+_Pairs = Sequence[tuple[Candidate, Candidate]]
 
 
 def candidates(
@@ -119,7 +121,10 @@ def settle(
         if len(fits) == 1:
             return settled(fits[0], [*remarks, hypothesis.reason])
         if fits:
-            raise _ambiguous(name, rows, fits)
+            opinion = judge(fits) if judge is not None and not timed else None
+            if opinion is not None and opinion.choice is not None:
+                return settled(opinion.choice, [*remarks, hypothesis.reason, opinion.words])
+            raise _ambiguous(name, rows, fits, opinion)
         if hypothesis.binding:
             raise _disagreement(name, rows, hypothesis, pairs, tiling)
         remarks.append(f"{hypothesis.reason}, which does not fit {rows} rows")
@@ -132,7 +137,21 @@ def settle(
     opinion = judge(answers) if judge is not None and answers else None
     if opinion is not None and opinion.choice is not None:
         return settled(opinion.choice, [*remarks, opinion.words])
-    raise _ambiguous(name, rows, squares or answers, opinion)
+    raise _ambiguous(name, rows, squares or answers, opinion, near=_near(rows, pairs, judge))
+
+
+def _near(rows: int, pairs: _Pairs, judge: Judge | None) -> Opinion | None:
+    """Ask the values about prefixes that nothing speaks for: good for a hint, not for an answer."""
+    known = {prefix.count for prefix, _ in pairs}
+    stated = any(prefix.reason.startswith("--") for prefix, _ in pairs)
+    if judge is None or stated or not pairs:
+        return None
+    suffixes = dict.fromkeys(suffix for _, suffix in pairs)
+    counts = [count for count in range(_MOST_PREFIX + 1) if count not in known]
+    unheard = [(Candidate(n, ""), s) for n in counts for s in suffixes if n + s.count < rows]
+    opinion = judge(readings(rows, [*unheard, *pairs]))
+    choice = opinion.choice
+    return opinion if choice is not None and choice.prefix.count not in known else None
 
 
 ONLY_SQUARE = "the only square that fits"
@@ -147,9 +166,6 @@ def settled(reading: Reading, reasons: Sequence[str]) -> Geometry:
     return Geometry(
         reading.prefix.count, reading.grid, reading.suffix.count, evidence, reading.frames
     )
-
-
-_Pairs = Sequence[tuple[Candidate, Candidate]]
 
 
 def readings(rows: int, pairs: _Pairs) -> list[Reading]:
@@ -198,8 +214,17 @@ def _ambiguous(
     opinion: Opinion | None = None,
     *,
     timed: bool = False,
+    near: Opinion | None = None,
 ) -> GeometryError:
     look = f" {opinion.words}." if opinion is not None else ""
+    if near is not None and near.choice is not None:
+        grid, prefix = near.choice.grid, near.choice.prefix.count
+        return GeometryError(
+            f"{name} has {rows} rows, and with the prefixes known for its family nothing settles "
+            f"its grid; but {near.words}.",
+            hint=f"if {_rows(prefix)} stand before the grid, pass --prefix {prefix} "
+            f"--from-grid {grid.height}x{grid.width}.",
+        )
     if not answers:
         return GeometryError(
             f"{name} has {rows} rows, which no grid fits with the prefixes known for its family."

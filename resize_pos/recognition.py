@@ -87,7 +87,7 @@ def _has_norm(data: bytes, dtype: str) -> bool:
     if dtype == "BF16":  # the upper half of a float32
         data = b"".join(b"\0\0" + data[at : at + 2] for at in range(0, len(data), 2))
     count = len(data) // struct.calcsize(_CODES[dtype])
-    values = struct.unpack(f"<{count}{_CODES[dtype]}", data)
+    values: tuple[float, ...] = struct.unpack(f"<{count}{_CODES[dtype]}", data)
     if max(map(abs, values)) > 1:
         return False
     return abs(2 * sum(value * value for value in values) / count - 1) < _NEAR

@@ -67,9 +67,8 @@ def contradiction(
     if not scores or not is_confident(scores):
         return None
     best = scores[0].reading
-    shift = best.prefix.count - reading.prefix.count
-    if best.grid.width == reading.grid.width and shift % best.grid.width == 0:
-        return None  # the same columns; a whole row of cells may be a prefix or not
+    if _same_columns(best, reading):
+        return None
     return f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
 
 
@@ -84,10 +83,16 @@ def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:
 def is_confident(scores: Sequence[Score]) -> bool:
     """Apply the confidence rule to ranked scores."""
     best = scores[0]
-    rivals = [s.score for s in scores if s.reading.grid.width != best.reading.grid.width]
+    rivals = [s.score for s in scores if not _same_columns(s.reading, best.reading)]
     rival = max(rivals, default=-math.inf)
     clear = rival <= 0 or best.score / rival >= RATIO_CONFIDENT
     return best.score >= SCORE_CONFIDENT and best.step >= STEP_CONFIDENT and clear
+
+
+def _same_columns(one: Reading, other: Reading) -> bool:
+    """Whether two readings cut alike: a whole row of cells may be a prefix or not."""
+    shift = one.prefix.count - other.prefix.count
+    return one.grid.width == other.grid.width and shift % one.grid.width == 0
 
 
 def looks_untrained(rows: _Rows) -> str:

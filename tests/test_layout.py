@@ -182,3 +182,12 @@ def test_a_bad_pattern_says_what_is_wrong(pattern: str) -> None:
 )
 def test_a_shape_that_does_not_fit_says_why(shape: tuple[int, ...], reason: str) -> None:
     assert reason in str(Layout.parse("1 (p h w s) d").mismatch(shape))
+
+
+def test_time_beside_rows_of_its_own_is_refused_with_the_way_out() -> None:
+    with pytest.raises(UsageError, match="write `n` instead of `t`"):
+        Layout.parse("t (p h w s) d")
+    array = np.arange(2 * 7 * 4).reshape(2, 7, 4)
+    parts = Layout.parse("n (p h w s) d").unfold(array, 1, Grid(2, 3), 0)
+    assert parts.grid.shape == (2, 2, 3, 4)
+    assert parts.prefix.shape == (2, 1, 4)

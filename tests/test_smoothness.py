@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from resize_pos.errors import GeometryError
+from resize_pos.geometry import Grid
 from resize_pos.infer import Candidate, Hypothesis, readings, settle
 from resize_pos.layout import Layout
 from resize_pos.smoothness import judge_readings, looks_untrained
@@ -125,3 +127,37 @@ def test_readings_that_compete_are_settled_by_the_values_or_refused_with_the_sco
         settle("t", 505, [ONE], [NONE], [], None, judge=unsure)  # type: ignore[arg-type]
     assert "untrained" in caught.value.message
     assert "--from-grid" in str(caught.value.hint)
+
+
+def test_a_stated_grid_with_two_places_for_it_is_settled_by_the_values() -> None:
+    """128 rows may be 2 + 9×14 or 1 + 9×14 + 1; a shift by one row cuts other columns."""
+    two = Candidate(2, "two rows")
+    for before, after in ((2, 0), (1, 1)):
+        table = np.concatenate(
+            [flat(9, 14, channels=48, prefix=before), np.ones((1, after, 48), np.float32)], axis=1
+        )
+
+        def judge(options: object, table: NDArray[Any] = table) -> object:
+            return judge_readings(table, FLAT, options)  # type: ignore[arg-type]
+
+        stated = [Hypothesis(Grid(9, 14), "--from-grid 9x14", binding=True)]
+        found = settle("t", 128, [ONE, two], [NONE, ONE], stated, None, judge=judge)  # type: ignore[arg-type]
+        assert (found.prefix, found.suffix) == (before, after)
+        assert any("scores" in line for line in found.evidence)
+        with pytest.raises(GeometryError, match="can be read as"):
+            settle("t", 128, [ONE, two], [NONE, ONE], stated, None)
+
+
+def test_a_prefix_that_nothing_speaks_for_is_a_hint_and_no_answer() -> None:
+    table = flat(7, 11, channels=48, prefix=3)
+
+    def judge(options: object) -> object:
+        return judge_readings(table, FLAT, options)  # type: ignore[arg-type]
+
+    with pytest.raises(GeometryError, match=r"smoothly over 7×11: 80 = 3 \+ 7×11 scores") as caught:
+        settle("t", 80, [NONE, ONE], [NONE], [], None, judge=judge)  # type: ignore[arg-type]
+    assert "--prefix 3 --from-grid 7x11" in str(caught.value.hint)
+    flagged = [Candidate(1, "--prefix 1")]
+    with pytest.raises(GeometryError) as caught:
+        settle("t", 80, flagged, [NONE], [], None, judge=judge)  # type: ignore[arg-type]
+    assert "--prefix 3" not in str(caught.value.hint)

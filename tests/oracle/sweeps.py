@@ -100,7 +100,7 @@ def plan_for(source: Shapes, to: Pair, config: Mapping[str, Any] | None) -> Plan
 
 def shapes_of(build: Callable[[], torch.nn.Module]) -> Shapes:
     """Build a model without weights and give the shapes of all that it would store."""
-    same = {name: lambda tensor, *_, **__: tensor for name in _IN_PLACE}
+    same: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in _IN_PLACE}
     with torch.device("meta"), warnings.catch_warnings(), mock.patch.multiple(torch.Tensor, **same):
         warnings.simplefilter("ignore")
         model = build()

@@ -35,6 +35,7 @@ def sizes(side: int) -> tuple[Pair, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of a thousand models' own code
 def test_the_plan_predicts_every_shape() -> None:
     tally, seen = Tally(), set()
     for name in filter(LINEAGES.search, timm.list_models()):

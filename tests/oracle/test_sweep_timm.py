@@ -54,6 +54,7 @@ def signature(name: str, size: int, source: Shapes) -> object:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of a thousand models' own code
 def test_the_plan_predicts_every_shape() -> None:
     tally = Tally()
     known: dict[object, tuple[int, Shapes]] = {}

@@ -75,6 +75,7 @@ def doubled(part: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of a thousand models' own code
 def test_the_plan_predicts_every_shape() -> None:
     tally, unbuilt = Tally(), []
     for kind, model, config, part in sized_models():
