@@ -11,10 +11,12 @@ import torch
 
 from resize_pos.api import resize_state_dict
 from tests.oracle.relative_models import LAYOUTS, Layout, Tensors
+from tests.oracle.relative_more import MORE_LAYOUTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
-CASES = [(layout, *target) for layout in LAYOUTS for target in layout.targets]
+ALL = (*LAYOUTS, *MORE_LAYOUTS)
+CASES = [(layout, *target) for layout in ALL for target in layout.targets]
 IDS = [f"{layout.name} {dict(asked)}" for layout, asked, _ in CASES]
 
 
@@ -54,7 +56,7 @@ def test_the_result_loads_strictly_and_equals_the_library(
             torch.testing.assert_close(result[name], expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", ALL, ids=lambda layout: layout.name)
 def test_the_same_size_changes_nothing(layout: Layout) -> None:
     source = randomised(layout.built(layout.source), layout.table)
     size = next(

@@ -84,6 +84,14 @@ MODELS: Mapping[str, Model] = {
     "RoBERTa with another padding": Model(
         "RobertaModel", "RobertaConfig", BODY | {"pad_token_id": 3}, counted=4, reserved=4
     ),
+    "LiLT": Model(
+        "LiltModel",
+        "LiltConfig",
+        BODY | PADDED | {"channel_shrink_ratio": 4, "hidden_size": 48},
+        counted=2,
+        reserved=2,
+        tables=2,
+    ),
     "YOSO": Model("YosoModel", "YosoConfig", BODY | {"use_expectation": True}, reserved=2),
     "Nyströmformer": Model(
         "NystromformerModel",
