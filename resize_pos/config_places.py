@@ -262,6 +262,7 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "paddleocr_vl_vision",
         "phi4_multimodal_vision",
         "pixio",
+        "pvt",
         "radio",
         "rf_detr_dinov2",
         "sam",

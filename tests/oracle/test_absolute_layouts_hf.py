@@ -85,7 +85,7 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "MSN": vit("ViTMSNModel", "ViTMSNConfig"),
     "I-JEPA": vit("IJepaModel", "IJepaConfig"),
-    "MAE encoder": vit("ViTMAEModel", "ViTMAEConfig", targets=((96, 96), (32, 32))),
+    "MAE encoder": vit("ViTMAEModel", "ViTMAEConfig", targets=((96, 96), (32, 48))),
     "MAE with decoder": vit(
         "ViTMAEForPreTraining",
         "ViTMAEConfig",
@@ -124,7 +124,7 @@ LAYOUTS: Mapping[str, Layout] = {
         "YolosModel",
         "YolosConfig",
         source=(64, 96),
-        targets=((96, 64), (32, 48)),
+        targets=((96, 128), (32, 48)),
         stated={"from_": "64x96"},
         num_detection_tokens=10,
         use_mid_position_embeddings=True,
@@ -160,8 +160,8 @@ LAYOUTS: Mapping[str, Layout] = {
         "ASTModel",
         "ASTConfig",
         {"max_length": 64, **SMALL},
-        source=(32, 32),
-        targets=((64, 64),),
+        source=(32, 32),  # × 64, the frames
+        targets=((64, 64), (24, 24)),
         key="num_mel_bins",
         stated={"from_": "32x64"},
     ),
@@ -169,10 +169,16 @@ LAYOUTS: Mapping[str, Layout] = {
         "PvtModel", "PvtConfig", PVT, source=(64, 64), targets=((128, 128), (32, 32)), changes=4
     ),
     "Swin with a table": Layout(
-        "SwinModel", "SwinConfig", {**SWIN, "use_absolute_embeddings": True, "patch_size": 4}
+        "SwinModel",
+        "SwinConfig",
+        {**SWIN, "use_absolute_embeddings": True, "patch_size": 4},
+        targets=((96, 64), (32, 32)),
     ),
     "Swin V2 with a table and a dead row": Layout(
-        "Swinv2Model", "Swinv2Config", {**SWIN, "use_absolute_embeddings": True, "patch_size": 4}
+        "Swinv2Model",
+        "Swinv2Config",
+        {**SWIN, "use_absolute_embeddings": True, "patch_size": 4},
+        targets=((96, 64), (32, 32)),
     ),
     "CLIP": clip("CLIPModel", "CLIPConfig"),
     "CLIP vision only": vit("CLIPVisionModel", "CLIPVisionConfig", targets=((96, 96), (32, 32))),
@@ -195,10 +201,13 @@ LAYOUTS: Mapping[str, Layout] = {
             "patch_size": 8,
             "num_hidden_layers": 3,
         },
+        targets=((96, 64), (32, 32)),
     ),
     "X-CLIP vision": vit("XCLIPVisionModel", "XCLIPVisionConfig", targets=((96, 96), (32, 32))),
     "GIT vision": vit("GitVisionModel", "GitVisionConfig", targets=((96, 96), (32, 32))),
-    "AltCLIP vision": vit("AltCLIPVisionModel", "AltCLIPVisionConfig", targets=((96, 96),)),
+    "AltCLIP vision": vit(
+        "AltCLIPVisionModel", "AltCLIPVisionConfig", targets=((96, 96), (32, 32))
+    ),
     "Kosmos-2 vision": Layout(
         "Kosmos2Model",
         "Kosmos2Config",
@@ -250,11 +259,11 @@ LAYOUTS: Mapping[str, Layout] = {
         "VivitConfig",
         num_frames=8,
         tubelet_size=[2, 8, 8],
-        targets=((96, 96), (32, 32)),
+        targets=((96, 64), (32, 32)),
         stated={"from_": 64},
     ),
     "TimeSformer": vit(
-        "TimesformerModel", "TimesformerConfig", num_frames=4, targets=((96, 96), (32, 32))
+        "TimesformerModel", "TimesformerConfig", num_frames=4, targets=((96, 64), (32, 32))
     ),
     "Idefics 3 vision": vit(
         "Idefics3VisionTransformer", "Idefics3VisionConfig", targets=((96, 96), (32, 32))
