@@ -89,6 +89,8 @@ def make_plan(
     _require_windows(located, request)
     _require_time(located, request)
     _require_patches(located, request)
+    if asked == {Role.SEQUENCE} and located.near_misses and not located.tables:
+        raise _nothing_found(located, request)
     require_lengths(located.tables, located.unsettled, request)
     planned: dict[str, Step] = {}
     for role, rule in RULES.items():

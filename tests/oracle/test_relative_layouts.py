@@ -64,3 +64,16 @@ def test_the_same_size_changes_nothing(layout: Layout) -> None:
     )
     result = resize_state_dict(source, to=size, **layout.options)
     assert all(result[name] is source[name] for name in source)
+
+
+def test_indexes_that_transformers_stored_before_version_5_are_computed_anew() -> None:
+    """LeViT's, also those of its blocks that halve the image."""
+    (levit,) = (layout for layout in ALL if layout.name == "transformers levit")
+    ((_, built), *_) = levit.targets
+    old, new = levit.built(levit.source), levit.built(built)
+    stored = {name: tensor for name, tensor in old.named_buffers() if name.endswith("_idxs")}
+    assert stored
+    result = resize_state_dict({**old.state_dict(), **stored}, to=built["image_size"])
+    buffers = dict(new.named_buffers())
+    for name in stored:
+        assert torch.equal(result[name], buffers[name]), name
