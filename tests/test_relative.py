@@ -318,3 +318,43 @@ def test_a_size_that_the_windows_cannot_divide_is_refused_with_the_nearest() -> 
     with pytest.raises(ResizePosError, match="multiple of 32") as caught:
         planned({name: (169, 2)}, to=240)
     assert "224 px or 256 px" in str(caught.value.hint)
+
+
+OWN_WINDOWS = {
+    # Where small stages are padded, nothing is ever cut down, so no stage has another's window.
+    "Swin in detectron2": (
+        "layers.{}.blocks.0.attn.relative_position_bias_table",
+        {"layers.0.blocks.0.attn.relative_position_index": (196, 196)},
+        (14, 14, 12, 7),
+    ),
+    "Swin in mmdetection": (
+        "stages.{}.blocks.0.attn.w_msa.relative_position_bias_table",
+        {},
+        (7, 7, 14, 7),
+    ),
+    "Swin-S3 in timm": (
+        "layers.{}.blocks.0.attn.relative_position_bias_table",
+        {"patch_embed.proj.weight": (8, 3, 4, 4)},
+        (14, 14, 14, 7),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN_WINDOWS)
+def test_windows_that_are_each_stage_s_own_stay_with_a_larger_image(name: str) -> None:
+    key, others, windows = OWN_WINDOWS[name]
+    tables = {key.format(n): ((2 * w - 1) ** 2, 3) for n, w in enumerate(windows)}
+    plan = planned({**tables, **others}, to=(448, 512))
+    assert not plan.changes
+    assert {step.table.grid.height for step in plan.steps if "table" in step.table.name} == {
+        *windows
+    }
+
+
+def test_a_tinyvit_whose_windows_are_all_alike_keeps_them() -> None:
+    """Its third stage usually has a window of twice the size; seven is no such thing."""
+    name = "stages.{}.blocks.0.attn.attention_biases"
+    shapes = {name.format(n): (3, 49) for n in (1, 2, 3)}
+    assert not planned(shapes, to=512).changes
+    changed = targets(planned(shapes, to_window=9))
+    assert set(changed.values()) == {Grid(9, 9)}

@@ -208,6 +208,9 @@ def _settle_window(
             "--to-window N if the model's own is one for all stages"
         )
     multiple = rule.multiple(place.stage)
+    if rule.clamp is Clamp.NEVER:  # nothing was cut down, so a stage's window is its own
+        multiple = multiple if not (window.height % multiple or window.width % multiple) else 1
+        nominal = Grid(window.height // multiple, window.width // multiple)
     reach_ = Reach(place.stride, multiple, nominal, clamped, image, place.patch)
     return _table(match, window, tuple(reasons), reach=reach_)
 
