@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from resize_pos.config_places import (
     PLACES,
@@ -25,6 +26,9 @@ def plan_config_edits(
     documents: Mapping[str, Document], transfer: Transfer
 ) -> tuple[ConfigEdit, ...]:
     """List every value that has to change for the new weights to be loaded and fed."""
+    if transfer.from_size is None and transfer.to_size is not None:
+        stated_sizes = (as_size(found.value) for found in _found(documents, {Kind.SIZE}))
+        transfer = replace(transfer, from_size=next(filter(None, stated_sizes), None))
     edits = [
         *_image_edits(documents, transfer),
         *_length_edits(documents, transfer),
@@ -77,7 +81,7 @@ def _found(documents: Mapping[str, Document], kinds: Collection[Kind]) -> list[_
 
 
 def _size_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
-    """Set the size that was asked for where no table has a grid: Swin follows its window."""
+    """Set the size that was asked for where no table has a grid: Swin follows a window."""
     if transfer.to_size is None:
         return
     found = _found(documents, {Kind.SIZE})

@@ -11,7 +11,7 @@ from resize_pos.configs import as_size
 from resize_pos.families import Role
 from resize_pos.geometry import Grid, Size, Tiling
 from resize_pos.quick import dataclass
-from resize_pos.tables import Action, Step
+from resize_pos.tables import Action, PositionTable, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class Transfer:
 
         Without `images_too` nothing was asked about images, and their configs are not looked at.
         The size that was `asked` for counts where the tables do not tell it: several sizes have
-        one grid where patches overlap, and tables that follow a window have none.
+        one grid where patches overlap or a rest is rounded, and offsets along one axis, or inside
+        a window, have none.
         """
         lengths: dict[int, int] = {}
         images = []
@@ -68,16 +69,16 @@ class Transfer:
                 lengths[before + extra] = after + extra
                 lengths.setdefault(before, after)
         moved = [step for step in images if step.action is not Action.KEEP] or images
-        if not moved and images_too and windows != (None, None):
-            sources = (step.table.reach.image for step in steps if step.table.reach is not None)
-            return cls(next(sources, None), asked, None, None, lengths, *windows)
         if not moved or not images_too:
-            return cls(None, None, None, None, lengths, *windows)
+            reaches = [step.table.reach for step in steps if step.table.reach is not None]
+            wanted = asked if images_too and reaches else None
+            source = next((reach.image for reach in reaches if wanted), None)
+            return cls(source, wanted, None, None, lengths, *windows)
         table, target = moved[0].table, moved[0].target
         tiling = table.tiling
         return cls(
             None if tiling is None else tiling.pixels(table.grid),
-            None if tiling is None else _size_of(tiling, target, asked),
+            None if tiling is None else _size_of(table, tiling, target, asked),
             table.grid,
             target,
             lengths,
@@ -85,10 +86,11 @@ class Transfer:
         )
 
 
-def _size_of(tiling: Tiling, target: Grid, asked: Size | None) -> Size:
-    if asked is not None and tiling.window is not None and tiling.grid(asked) == target:
-        return asked
-    return tiling.pixels(target)
+def _size_of(table: PositionTable, tiling: Tiling, target: Grid, asked: Size | None) -> Size:
+    if asked is None:
+        return tiling.pixels(target)
+    overlap = tiling.window is not None and tiling.grid(asked) == target
+    return asked if overlap or table.role in _TIED else tiling.pixels(target)
 
 
 def _of_image(step: Step) -> bool:
@@ -98,7 +100,7 @@ def _of_image(step: Step) -> bool:
         return {"h", "w"} <= table.layout.axes and not table.family.scaled
     if table.role is Role.REFERENCE:
         return step.action is not Action.KEEP and {"h", "w"} <= table.layout.axes
-    return table.role in _TIED and table.patch is not None
+    return table.role in _TIED and table.patch is not None and {"h", "w"} <= table.layout.axes
 
 
 _TIED = frozenset({Role.RELATIVE, Role.DISTANCE})  # those with a patch size follow the image

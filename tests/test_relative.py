@@ -320,7 +320,8 @@ def test_a_size_that_the_windows_cannot_divide_is_refused_with_the_nearest() -> 
     assert "224 px or 256 px" in str(caught.value.hint)
 
 
-OWN_WINDOWS = {
+Shapes = dict[str, tuple[int, ...]]
+OWN_WINDOWS: Mapping[str, tuple[str, Shapes, tuple[int, ...]]] = {
     # Where small stages are padded, nothing is ever cut down, so no stage has another's window.
     "Swin in detectron2": (
         "layers.{}.blocks.0.attn.relative_position_bias_table",
