@@ -186,12 +186,13 @@ def _convert(
         arrays = tables.keep(lambda: _transformed(container, plan, job.device))
         return _measured(container, plan, arrays, job)
 
-    # The kernel copies bytes while this process computes the tables, and then their measures.
+    note = record(plan, container)
+    # The kernel copies bytes while this process computes the tables, and then their measures. Only
+    # that thread may import numpy, until its tables are there.
     with (
         staged(output, force=job.force, folder=writes_folder(container)) as stage,
         Beside(work) as reports,
     ):
-        note = record(plan, container)
         if isinstance(container, EarlyWriter):
             promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
             copied = container.write_early(stage, promised, note)

@@ -216,9 +216,9 @@ class SafetensorsFile:
 
     def _awaited(self, changes: Promised, name: str) -> memoryview:
         """Give the bytes of a new tensor as the file stores them, once it is there."""
+        array = changes.wait()[name]  # first: two threads must not import numpy at once
         import numpy as np
 
-        array = changes.wait()[name]
         self._require_type(name, array)
         flat = np.ascontiguousarray(array, dtype=self._array_type(name)).reshape(-1)
         if sys.byteorder == "big":
