@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resize_pos.beside import Beside, Promise
 from resize_pos.config_advice import advise
@@ -24,10 +24,8 @@ from resize_pos.containers.converted import Converted, converted
 from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.staging import require_absent, require_space, require_writable, staged
 from resize_pos.errors import ContainerError, ResizePosError
-from resize_pos.families import Role
 from resize_pos.locate import locate_tables
 from resize_pos.measures.catalogue import Limit
-from resize_pos.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
 from resize_pos.plan import Plan, default_output, make_plan
 from resize_pos.provenance import record, recorded_geometry
 from resize_pos.quick import dataclass
@@ -45,14 +43,11 @@ from resize_pos.sources import (
     require_other_place,
     resolve_source,
 )
-from resize_pos.tables import Located, Step
+from resize_pos.tables import Located
 from resize_pos.text_configs import read_config_texts
-from resize_pos.verdict import judge, judge_limits
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from resize_pos.measures.table import Neighbours
+    from resize_pos.compute import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +175,13 @@ def _convert(
         container = container.without(plan.drops)
     shapes = {step.table.name: step.target_shape for step in plan.changes}
     require_space(output.parent, container.output_bytes(shapes))
-    tables = Promise[_Tables]()
+    tables: Promise[Tables] = Promise()
 
     def work() -> tuple[TableReport, ...]:
-        arrays = tables.keep(lambda: _transformed(container, plan, job.device))
-        return _measured(container, plan, arrays, job)
+        from resize_pos.compute import measured, transformed  # numpy: only a real run pays for it
+
+        arrays = tables.keep(lambda: transformed(container, plan.changes, job.device))
+        return measured(container, plan.steps, arrays, job.limits, draw=job.draw)
 
     note = record(plan, container)
     # The kernel copies bytes while this process computes the tables, and then their measures. Only
@@ -203,101 +200,6 @@ def _convert(
         written = parse_texts(read_texts(stage)) if plan.config_edits else None
         check_output(open_container(stage), container, plan, tables.result().before, written)
     return reports.result(), copied
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tables:
-    before: Mapping[str, NDArray[Any]]
-    after: Mapping[str, NDArray[Any]]
-
-
-def _transformed(container: Container, plan: Plan, device: str) -> _Tables:
-    from resize_pos.execute import transform  # numpy: only a real conversion pays for it
-    from resize_pos.transforms.optimizer_state import keep_sign
-    from resize_pos.verify import require_finite, require_plausible
-
-    before: dict[str, NDArray[Any]] = {}
-    after: dict[str, NDArray[Any]] = {}
-    for step in plan.changes:
-        name = step.table.name
-        before[name] = container.read(name)
-        require_finite(name, before[name], container.path.name)
-        require_plausible(step.table, before[name])
-        after[name] = transform(step, before[name], device)
-        if step.table.state is not None:
-            after[name] = keep_sign(before[name], after[name])
-    return _Tables(before, after)
-
-
-def _measured(
-    container: Container, plan: Plan, arrays: _Tables, job: Job
-) -> tuple[TableReport, ...]:
-    from resize_pos.measures.table import Neighbours
-
-    before, after = arrays.before, arrays.after
-    around = Neighbours.of(container)
-    tables = [
-        _judged(step, before[step.table.name], after[step.table.name], around, job.limits)
-        if step.table.name in after and _is_measured(step)
-        else TableReport(step)
-        for step in plan.steps
-    ]
-    return tuple(_drawn(tables, before, after) if job.draw else tables)
-
-
-def _is_measured(step: Step) -> bool:
-    """Moments of an optimizer and computed buffers have no artifacts to look for."""
-    return step.table.state is None and not isinstance(step.operation, Rebuild)
-
-
-def _drawn(
-    tables: list[TableReport],
-    before: Mapping[str, NDArray[Any]],
-    after: Mapping[str, NDArray[Any]],
-) -> list[TableReport]:
-    """Add the pictures of every table that was measured; of several alike, of one."""
-    from resize_pos.pictures import picture_step
-    from resize_pos.report.groups import grouped
-
-    shown = {group.shown.step.table.name for group in grouped(tables) if group.shown.measures}
-    return [
-        replace(table, pictures=picture_step(table.step, before[name], after[name]))
-        if (name := table.step.table.name) in shown
-        else table
-        for table in tables
-    ]
-
-
-def _judged(
-    step: Step,
-    before: NDArray[Any],
-    after: NDArray[Any],
-    around: Neighbours,
-    limits: tuple[Limit, ...],
-) -> TableReport:
-    from resize_pos.health import examine
-    from resize_pos.measures.direct import measure_direct
-    from resize_pos.measures.table import measure_table, resampling_of
-
-    if isinstance(step.operation, Lengthen | SinCos):
-        measured = measure_direct(step, before, after)
-        return TableReport(
-            step, measured.values, (*judge(measured), *judge_limits(measured, limits))
-        )
-    if isinstance(step.operation, ResampleKernel | SetLength) or step.table.grid.cells == 1:
-        return TableReport(step)  # no cells lie beside each other in a kernel, or in time alone
-    resampling = resampling_of(step)
-    measured = measure_table(step, before, after, around, resampling)
-    health = examine(step.table, before)
-    checks = judge(
-        measured,
-        health,
-        resampling=resampling,
-        stretched=resampling is not None,
-        image=step.table.role is Role.ABSOLUTE,
-    )
-    checks += judge_limits(measured, limits)
-    return TableReport(step, measured.values, checks, measured.peers)
 
 
 def _copy_whole(container: Container, output: Path, force: bool) -> Copied:

@@ -7,9 +7,12 @@ numpy, so that a plan can tell how far the source reaches.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _LEAST, _MOST, _CLOSE = 1.01, 1.5, 1e-6  # as in BEiT, EVA, mmpretrain and timm
 
 
+@lru_cache(maxsize=256)
 def common_ratio(source: int, target: int) -> float:
     """Find q by bisection, so that `source` steps reach `target`; between 1.01 and 1.5."""
     least, most = _LEAST, _MOST

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -52,7 +53,7 @@ class _Shared:
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return _values(self)
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         for name, value in zip(self.__dataclass_fields__, state, strict=True):
@@ -67,12 +68,15 @@ def _alike(one: object, other: object) -> bool:
     return one.__class__ is other.__class__
 
 
-def _values(instance: Any) -> tuple[Any, ...]:
-    return tuple([getattr(instance, name) for name in instance.__dataclass_fields__])
+def _values(instance: Any) -> Any:
+    """Give what is compared: all values as a tuple, or the only one."""
+    return instance.__values__(instance)
 
 
 def _make(cls: type[Any], methods: list[str], *, unhashable: bool) -> type[Any]:
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    names = tuple(made.__dataclass_fields__)
+    made.__values__ = attrgetter(*names) if names else lambda _: ()
     made.__init__ = _constructor(made, frozen="__setattr__" in methods)
     for name in methods:
         if name not in cls.__dict__:

@@ -25,7 +25,7 @@ from resize_pos.tensors import TensorInfo
 
 def require_finite(name: str, array: NDArray[Any], where: str) -> None:
     """Refuse NaN and Inf, with a count and the first place."""
-    bad = ~np.isfinite(array.astype(np.float64, copy=False))
+    bad = ~np.isfinite(array)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
         raise TableError(
@@ -40,8 +40,9 @@ _USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four regi
 
 def require_plausible(table: PositionTable, array: NDArray[Any]) -> None:
     """Hold a grid that was taken for square, for want of evidence, against the values."""
-    pieces = table.layout.blocks(array.shape).cells * table.frames
-    if ONLY_SQUARE not in table.evidence or pieces > 1:
+    if ONLY_SQUARE not in table.evidence:
+        return
+    if table.layout.blocks(array.shape).cells * table.frames > 1:
         return
     prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
     taken = Reading(prefix, table.grid, suffix)

@@ -36,6 +36,7 @@ HOUSE: tuple[tuple[str, ...], ...] = (
     ("probe",),
     ("report",),
     ("verify",),
+    ("compute",),
     ("convert",),
     ("api", "batch"),
     ("cli",),

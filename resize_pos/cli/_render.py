@@ -154,6 +154,8 @@ def _show_detail(group: Group[TableReport]) -> None:
         tell(line, indent=4, lead=["evidence: "])
     for check in table.checks:
         show_check(check, indent=4)
+    if group.sample:
+        say(f"    measured: {group.sample} alike")
     show_measures(table.measures)
 
 

@@ -110,13 +110,7 @@ class SafetensorsFile:
             array = np.empty(info.shape, dtype)
         except ValueError as error:  # more axes than an array can have
             raise TableError(f"{self.path.name}: {name}: {error}.") from error
-        self._require_unchanged()
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._spans[name][0])
-                count = file.readinto(array.reshape(-1).view(np.uint8).data)
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
+        count = self._fill(array.reshape(-1).view(np.uint8).data, self._spans[name][0])
         if count != info.nbytes:
             raise ContainerError(
                 f"{self.path.name}: {name}: {info.nbytes} bytes expected, {count} read.", _TRUNCATED
@@ -130,13 +124,24 @@ class SafetensorsFile:
     def peek(self, name: str, start: int, count: int) -> bytes:
         """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
         first, end = self._spans[self._info(name).name]
-        self._require_unchanged()
+        data = bytearray(max(0, min(count, end - first - start)))
+        return bytes(data[: self._fill(memoryview(data), first + start)])
+
+    def _fill(self, buffer: memoryview, offset: int) -> int:
+        """Read into a buffer from a place in the file; fewer bytes come where the file ends."""
+        filled = 0
         try:
-            with self.path.open("rb") as file:
-                file.seek(first + start)
-                return file.read(max(0, min(count, end - first - start)))
+            with self.path.open("rb", buffering=0) as file:
+                self._require_same(os.fstat(file.fileno()))
+                file.seek(offset)
+                while filled < len(buffer):
+                    count = file.readinto(buffer[filled:])
+                    if not count:
+                        break
+                    filled += count
         except OSError as error:
             raise _unreadable(self.path, error) from error
+        return filled
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the file becomes when these tensors take these shapes.
@@ -198,10 +203,13 @@ class SafetensorsFile:
 
     def _require_unchanged(self) -> None:
         try:
-            same = _stamp(self.path.stat()) == self._opened
+            status = self.path.stat()
         except OSError as error:
             raise _unreadable(self.path, error) from error
-        if not same:
+        self._require_same(status)
+
+    def _require_same(self, status: os.stat_result) -> None:
+        if _stamp(status) != self._opened:
             raise ContainerError(
                 f"{self.path.name}: changed since it was opened.",
                 "Another program is writing to it; try again when it is complete.",

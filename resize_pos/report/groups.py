@@ -69,6 +69,12 @@ class Group(Generic[Table]):
         """Whether they become something else."""
         return self.step.action is not Action.KEEP
 
+    @property
+    def sample(self) -> str:
+        """Say how many were measured, where that is not all of them."""
+        measured = sum(bool(table.measures) for table in self.tables)
+        return f"{measured} of {len(self.tables)}" if 0 < measured < len(self.tables) else ""
+
     def reasons(self) -> tuple[Check, ...]:
         """Give each check that is not ok once, by its worst table, with how many others have it."""
         found: dict[str, list[Check]] = {}

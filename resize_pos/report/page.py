@@ -195,7 +195,7 @@ def section(
         step.table.name,
         change_words(step),
         treatment_words(step) if words is None else words,
-        tuple(_facts(step)),
+        (*_facts(step), *((("measured", f"{group.sample} alike"),) if group.sample else ())),
         _checks(group, table),
         _numbers(group, table),
         peers_as_likenesses(table.peers, step) if likenesses is None else likenesses,

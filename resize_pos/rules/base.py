@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from resize_pos.configs import ConfigSize
+from resize_pos.errors import GeometryError
 from resize_pos.families import Family
 from resize_pos.infer import Geometry
 from resize_pos.layout import Layout
@@ -18,6 +19,9 @@ from resize_pos.text_configs import ConfigText
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,19 @@ class Surroundings:
     read: Callable[[str], NDArray[Any]] | None = None  # values, for what names leave open
     peek: Callable[[str, int, int], bytes] | None = None  # a few bytes: tensor, start, count
     texts: Sequence[ConfigText] = ()
+    _found: dict[object, object] = field(default_factory=dict, repr=False)
+
+    def once(self, key: object, find: Callable[[], Found]) -> Found:
+        """Find something out once for all the tables that ask for it; thousands may."""
+        if key not in self._found:
+            try:
+                self._found[key] = find()
+            except GeometryError as error:
+                self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, GeometryError):
+            raise found
+        return cast("Found", found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def _settle_image(
         patch=place.stride if place.stride == rule.stride(0, place.patch) else None,
         reach=Reach(place.stride, patch=place.patch if lone else None),
     )
-    _require_one_image(table, settled)
+    _require_one_image(table, around)
     return table
 
 
@@ -70,8 +70,7 @@ def _settle_global(
     stated = match.layout.grid(tensor.shape)
     if stated is None or stated.cells % 2 == 0:
         raise GeometryError(f"{tensor} should hold 2n − 1 offsets per axis, an odd number.")
-    blocks = [name for name in around.tensors if name.startswith(match.stem)]
-    pairs = {n: _both_axes(n, around) for n in blocks if n.endswith(("rel_pos_h", "rel_pos_w"))}
+    pairs = around.once(("pairs", match.stem), lambda: _pairs(match.stem, around))
     own = pairs[tensor.name]
     window = along(match.layout, own)
     leader_name = match.stem + rule.leader if rule.leader else ""
@@ -94,6 +93,12 @@ def _settle_global(
     follows = leader.name if leader is not None else None
     found = Reach(place.stride, patch=place.patch)
     return _table(match, window, (words,), follows=follows, reach=found)
+
+
+def _pairs(stem: str, around: Surroundings) -> dict[str, Grid]:
+    """Give the windows of all blocks under a stem, by the names of their tables."""
+    blocks = [name for name in around.tensors if name.startswith(stem)]
+    return {n: _both_axes(n, around) for n in blocks if n.endswith(("rel_pos_h", "rel_pos_w"))}
 
 
 def _both_axes(name: str, around: Surroundings) -> Grid:
@@ -176,23 +181,10 @@ def _settle_window(
     around: Surroundings,
     settled: Mapping[str, PositionTable],  # noqa: ARG001
 ) -> PositionTable:
-    rule, role = rule_of(match.family), match.family.role
+    rule = rule_of(match.family)
     window, evidence = _own_window(match, place, around)
-    stages: dict[int, Grid] = {}
-    for tensor in alike(match, around):
-        other = Match(tensor, match.family, match.stem, match.layout)
-        where = rule.place(tensor.name)
-        assert where is not None
-        found, _ = read_window(
-            tensor,
-            match.family.layout(tensor.shape) or match.layout,
-            role,
-            list(window_hypotheses(other, place, around)),
-            "--from-window",
-        )
-        times = rule.multiple(where[1])
-        if found.height % times == 0 and found.width % times == 0:
-            stages[where[1]] = Grid(found.height // times, found.width // times)
+    key = ("stages", match.family.name, match.stem, place)
+    stages = around.once(key, lambda: _windows_by_stage(match, place, around))
     nominal = Grid(
         max((w.height for w in stages.values()), default=window.height),
         max((w.width for w in stages.values()), default=window.width),
@@ -213,6 +205,32 @@ def _settle_window(
         nominal = Grid(window.height // multiple, window.width // multiple)
     reach_ = Reach(place.stride, multiple, nominal, clamped, image, place.patch)
     return _table(match, window, tuple(reasons), reach=reach_)
+
+
+def _windows_by_stage(match: Match, place: Place, around: Surroundings) -> dict[int, Grid]:
+    """Read the windows of all tables of the tower, in multiples of their stages'."""
+    rule, role = rule_of(match.family), match.family.role
+    stages: dict[int, Grid] = {}
+    seen = set()
+    for tensor in alike(match, around):
+        other = Match(tensor, match.family, match.stem, match.layout)
+        where = rule.place(tensor.name)
+        assert where is not None
+        kind = (where, tensor.shape, around.known.get(tensor.name))
+        if kind in seen:
+            continue
+        seen.add(kind)
+        found, _ = read_window(
+            tensor,
+            match.family.layout(tensor.shape) or match.layout,
+            role,
+            list(window_hypotheses(other, place, around)),
+            "--from-window",
+        )
+        times = rule.multiple(where[1])
+        if found.height % times == 0 and found.width % times == 0:
+            stages[where[1]] = Grid(found.height // times, found.width // times)
+    return stages
 
 
 def _by_design(rule: WindowRule, stages: Mapping[int, Grid]) -> bool:
@@ -295,12 +313,12 @@ def _table(
     )
 
 
-def _require_one_image(table: PositionTable, settled: Mapping[str, PositionTable]) -> None:
+def _require_one_image(table: PositionTable, around: Surroundings) -> None:
     """Refuse tables that no single image size explains."""
-    for other in settled.values():
-        tied = other.family.windows is not None and other.family.windows.follows is Follows.IMAGE
-        if not tied or other.tensor.name.split(".")[0] != table.name.split(".")[0]:
-            continue
+    tower = table.name.split(".")[0]
+    seen = around.once(("images", tower), dict[object, PositionTable])
+    kind = (table.family.name, table.grid, table.reach)  # one of each kind tells
+    for other in () if kind in seen else seen.values():
         for axis in ("height", "width"):
             spans = [_span(t, axis) for t in (table, other)]
             if None in spans:
@@ -312,6 +330,7 @@ def _require_one_image(table: PositionTable, settled: Mapping[str, PositionTable
                     f"{other.grid} ({low_other}–{high_other} px): no image size gives both.",
                     hint="state the size of the file with --from SIZE.",
                 )
+    seen.setdefault(kind, table)
 
 
 def _span(table: PositionTable, axis: str) -> tuple[int, int] | None:

@@ -45,7 +45,10 @@ def place_of(match: Match, around: Surroundings) -> Place:
             f"{match.tensor.name}: its stage is not one that {match.family.name} has."
         )
     tower, stage = found
-    found_patch = read_patch(match.family.patch, _root(match, around), around.tensors)
+    found_patch = around.once(
+        ("patch", match.family.name, match.stem),
+        lambda: read_patch(match.family.patch, _root(match, around), around.tensors),
+    )
     patch = None if found_patch is None else found_patch.size
     if rule.pyramid:
         tower, stage = match.stem, _level(match, around)
@@ -93,15 +96,23 @@ def alike(match: Match, around: Surroundings) -> list[TensorInfo]:
     """List the tables of the same family in the same tower."""
     rule, family = rule_of(match.family), match.family
     own = rule.place(match.tensor.name)
-    tower, found = own[0] if own else "", []
+    tower = match.stem if rule.stage is None else own[0] if own else ""
+    towers = around.once(("towers", family.name), lambda: _towers(family, around))
+    return towers.get(tower, [])
+
+
+def _towers(family: Family, around: Surroundings) -> Mapping[str, list[TensorInfo]]:
+    """Sort the tables of a family by the part of the model that they belong to."""
+    rule, towers = rule_of(family), dict[str, list[TensorInfo]]()
     for tensor in around.tensors.values():
         stem = family.stem(tensor.name)
         if stem is None or family.objection(stem, around.tensors, tensor.shape):
             continue
         place = rule.place(tensor.name)
-        if stem == match.stem if rule.stage is None else place and place[0] == tower:
-            found.append(tensor)
-    return found
+        tower = stem if rule.stage is None else place[0] if place else None
+        if tower is not None:
+            towers.setdefault(tower, []).append(tensor)
+    return towers
 
 
 def extra_rows(tensor: TensorInfo, layout: Layout, role: Role) -> int:

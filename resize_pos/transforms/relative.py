@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ def resize_relative(
     return layout.fold(resized, array.shape).astype(array.dtype, copy=False)
 
 
+@lru_cache(maxsize=128)
 def offset_operator(source: int, target: int, how: OffsetResampling) -> Operator:
     """Build the map between two axes of stored offsets.
 
