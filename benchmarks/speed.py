@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,11 @@ from benchmarks.plot import log_log
 
 HERE = Path(__file__).parent
 SIZED = ("vit_b.safetensors", "vit_l.safetensors", "vit_5gb.safetensors")
+
+COMPUTED = {
+    "64×64×1280 → 128×128": ("large_grid.safetensors", "2048"),
+    "5,000 relative tables": ("many_tables.safetensors", "384", "12"),
+}
 
 Results = Mapping[str, Mapping[str, Summary]]
 
@@ -33,6 +40,14 @@ class Bar:
     @property
     def holds(self) -> bool:
         return self.value <= self.limit if self.at_most else self.value >= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that one run has seen."""
+
+    results: Results
+    computed: Mapping[str, float]  # seconds, by what was computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +78,15 @@ def main(words: list[str]) -> None:
 def _report(folder: Path, options: argparse.Namespace) -> None:
     cases = list(_cases(folder, options.small))
     sizes = {case.source.name: _size(case.source) for case in cases}
-    runs = [_measured(cases, options.repeats) for _ in range(options.runs)]
-    bars = [_bars(results, sizes) for results in runs]
+    runs = [_measured(folder, cases, options.repeats) for _ in range(options.runs)]
+    bars = [_bars(run, sizes) for run in runs]
     text = (
         f"# What a conversion costs\n\n{machine()}; {date.today()}. Medians of {options.repeats} "
         "interleaved repeats, page cache warm. Made by "
         f"`python -m benchmarks speed --runs {options.runs}`.\n\n"
         + "\n".join(_bar_table(bars))
         + "\n\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
-        + "\n".join(_table(runs[-1], sizes))
+        + "\n".join(_table(runs[-1].results, sizes))
         + "\n"
     )
     print(text)
@@ -79,19 +94,20 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
         (HERE / "results.md").write_text(text, encoding="utf-8")
         document = {"machine": machine(), "sizes": sizes, "runs": [_document(r) for r in runs]}
         (HERE / "results.json").write_text(json.dumps(document, indent=1) + "\n")
-        (HERE / "results.svg").write_text(_plot(runs[-1], sizes), encoding="utf-8")
+        (HERE / "results.svg").write_text(_plot(runs[-1].results, sizes), encoding="utf-8")
     if not all(bar.holds for run_bars in bars for bar in run_bars):
         raise SystemExit("a bar was not reached")
 
 
-def _document(results: Results) -> dict[str, object]:
-    return {
+def _document(run: Run) -> dict[str, object]:
+    costs = {
         name: {tool: [asdict(cost) for cost in summary.runs] for tool, summary in row.items()}
-        for name, row in results.items()
+        for name, row in run.results.items()
     }
+    return {"commands": costs, "computed": dict(run.computed)}
 
 
-def _measured(cases: Sequence[Case], repeats: int) -> Results:
+def _measured(folder: Path, cases: Sequence[Case], repeats: int) -> Run:
     results = {}
     for case in cases:
         print(f"{case.source.name} …", file=sys.stderr)
@@ -99,7 +115,16 @@ def _measured(cases: Sequence[Case], repeats: int) -> Results:
             remove([case.output])
             run(command)
         results[case.source.name] = interleaved(case.commands, [case.output], repeats)
-    return results
+    computed = {
+        what: statistics.median(_compute(folder / file, *to) for _ in range(repeats))
+        for what, (file, *to) in COMPUTED.items()
+    }
+    return Run(results, computed)
+
+
+def _compute(path: Path, *to: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.compute", str(path), *to]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def _cases(folder: Path, small: bool) -> Iterator[Case]:
@@ -160,7 +185,8 @@ def _write_transformers(folder: Path) -> Path:
     return folder
 
 
-def _bars(results: Results, sizes: Mapping[str, int]) -> list[Bar]:
+def _bars(run: Run, sizes: Mapping[str, int]) -> list[Bar]:
+    results = run.results
     medians = {
         name: {tool: summary.median for tool, summary in row.items()}
         for name, row in results.items()
@@ -174,7 +200,7 @@ def _bars(results: Results, sizes: Mapping[str, int]) -> list[Bar]:
     for name in ("vit_b.safetensors", "vit_b.pth"):
         ratio = medians[name]["script"] / medians[name]["resize-pos"]
         bars.append(Bar(f"{name}, script ÷ whole command", ratio, 5, at_most=False))
-    tables = ("large_grid.safetensors", "many_tables.safetensors")
+    tables = {file for file, *_ in COMPUTED.values()}
     whole = {name: row["resize-pos"] for name, row in results.items() if name not in tables}
     peak = max(summary.peak_rss for summary in whole.values()) / 1e6
     bars.append(Bar("peak RSS of any model's conversion, MB", peak, 80))
@@ -189,9 +215,7 @@ def _bars(results: Results, sizes: Mapping[str, int]) -> list[Bar]:
         bars.append(Bar(f"`{look.replace('dry run', '--dry-run')}`, s", vit_b[look], 0.25))
     dry = [medians[name]["dry run"] for name in SIZED if name in medians]
     bars.append(Bar("dry run, largest file ÷ smallest", max(dry) / min(dry), 1.2))
-    for name, what in zip(tables, ("64×64×1280 → 128×128", "5,000 relative tables"), strict=True):
-        compute = medians[name]["resize-pos"] - medians[name]["dry run"]
-        bars.append(Bar(f"{what}, conversion − dry run, s", compute, 1))
+    bars += [Bar(f"computing {what}, s", value, 1) for what, value in run.computed.items()]
     return bars
 
 

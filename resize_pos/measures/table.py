@@ -23,7 +23,8 @@ from resize_pos.tables import Step, stored_grid
 from resize_pos.tensors import TensorInfo, numpy_dtype
 from resize_pos.transforms.relative import mirrored
 
-_LARGE, _CHANNELS = 1 << 22, 128  # numbers in a table, of which no more channels are measured
+_LARGE = 1 << 22  # numbers in a table of which not all channels are measured,
+_MEASURED = 1 << 18  # but about this many numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,10 @@ def measure_table(
 
 def _measured_channels(grid: NDArray[Any]) -> slice | NDArray[np.intp]:
     """Take all channels, or of a very large table some, for the other ones say the same."""
-    return spread(grid.shape[-1], _CHANNELS) if grid.size > _LARGE else slice(None)
+    channels = grid.shape[-1]
+    if grid.size <= _LARGE:
+        return slice(None)
+    return spread(channels, max(16, _MEASURED * channels // grid.size))
 
 
 def measure_grid(
