@@ -89,6 +89,7 @@ def interleaved(
     for _ in range(repeats):
         for name, command in commands.items():
             remove(outputs)
+            os.sync()  # nobody pays for what another command left to be written
             costs[name].append(run(command))
     remove(outputs)
     return {name: Summary(tuple(runs)) for name, runs in costs.items()}

@@ -117,6 +117,8 @@ def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> N
     unlike = (Rebuild, ResampleKernel, SetLength)  # nothing stands beside a grid in these
     if isinstance(step.operation, unlike) or step.action is Action.KEEP:
         return
+    if not table.prefix and not table.suffix:
+        return
     source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
     old = table.layout.unfold(before, table.prefix, source, table.suffix, table.frames)
     new = table.layout.unfold(after, table.prefix, target, table.suffix, step.frames)

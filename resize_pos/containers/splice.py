@@ -94,6 +94,7 @@ class _Splicer:
         self._stage = stage_handle
         self._written = 0
         self._later: list[tuple[int, LaterBytes]] = []  # with their offsets
+        self._awaited: dict[Callable[[], bool], LaterBytes] = {}  # one for each work that may fail
         self._movers = [*_kernel_movers(), self._move_buffered]
 
     def run(self, segments: Iterable[Segment]) -> int:
@@ -104,6 +105,7 @@ class _Splicer:
                 self._write(memoryview(segment.data))
             else:
                 self._later.append((self._written, segment))
+                self._awaited.setdefault(segment.failed, segment)
                 self._written = os.lseek(self._stage, segment.length, os.SEEK_CUR)
         for offset, segment in self._later:
             os.lseek(self._stage, offset, os.SEEK_SET)
@@ -122,8 +124,8 @@ class _Splicer:
 
     def _copy(self, offset: int, end: int) -> None:
         while offset < end:
-            for _, segment in self._later:
-                if segment.failed():
+            for failed, segment in self._awaited.items():
+                if failed():
                     segment.wait()  # raises
             count = min(end - offset, _CHUNK)
             # A file system that shares blocks instead of copying them does so from a block's

@@ -23,7 +23,7 @@ from resize_pos.tables import Step, stored_grid
 from resize_pos.tensors import TensorInfo, numpy_dtype
 from resize_pos.transforms.relative import mirrored
 
-_LARGE = 1 << 22  # numbers in a table of which not all channels are measured,
+_LARGE = 1 << 20  # numbers in a table of which not all channels are measured,
 _MEASURED = 1 << 18  # but about this many numbers
 
 
