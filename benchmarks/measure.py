@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ class Cost:
     read: int  # bytes handed to read-like calls, in-kernel copies included
     written: int
 
+
+_SLOW_TURNS = 3
 
 # What is installed is compiled; a shell that forbids it would measure the compiler.
 _ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -82,12 +84,20 @@ class Summary:
 
 
 def interleaved(
-    commands: Mapping[str, Sequence[str]], outputs: Sequence[Path], repeats: int
+    commands: Mapping[str, Sequence[str]],
+    outputs: Sequence[Path],
+    repeats: int,
+    slow: Collection[str] = (),
 ) -> dict[str, Summary]:
-    """Run every command in turn, again and again, so that noise falls on all of them alike."""
+    """Run every command in turn, again and again, so that noise falls on all of them alike.
+
+    Those that are slow take part three times only.
+    """
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
-    for _ in range(repeats):
+    for turn in range(repeats):
         for name, command in commands.items():
+            if name in slow and turn >= _SLOW_TURNS:
+                continue
             remove(outputs)
             os.sync()  # nobody pays for what another command left to be written
             costs[name].append(run(command))

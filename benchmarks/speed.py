@@ -25,6 +25,8 @@ COMPUTED = {
     "5,000 relative tables": ("many_tables.safetensors", "384", "12"),
 }
 
+PEERS = ("script", "timm", "transformers")
+
 Results = Mapping[str, Mapping[str, Summary]]
 
 
@@ -63,7 +65,7 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks speed", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where the data lies [default: made anew]")
     parser.add_argument("--runs", type=int, default=1, help="how often to do everything")
-    parser.add_argument("--repeats", type=int, default=5, help="of each command within a run")
+    parser.add_argument("--repeats", type=int, default=7, help="of each command within a run")
     parser.add_argument("--small", action="store_true", help="ViT-B only: a quick look")
     parser.add_argument("--no-write", action="store_true", help="print, but keep the results files")
     options = parser.parse_args(words)
@@ -82,7 +84,8 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     bars = [_bars(run, sizes) for run in runs]
     text = (
         f"# What a conversion costs\n\n{machine()}; {date.today()}. Medians of {options.repeats} "
-        "interleaved repeats, page cache warm. Made by "
+        "interleaved repeats (three of scripts, timm and transformers), page cache warm, nothing "
+        "left to be written. Made by "
         f"`python -m benchmarks speed --runs {options.runs}`.\n\n"
         + "\n".join(_bar_table(bars))
         + "\n\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
@@ -114,7 +117,7 @@ def _measured(folder: Path, cases: Sequence[Case], repeats: int) -> Run:
         for command in case.commands.values():  # warm the page cache and every import
             remove([case.output])
             run(command)
-        results[case.source.name] = interleaved(case.commands, [case.output], repeats)
+        results[case.source.name] = interleaved(case.commands, [case.output], repeats, PEERS)
     computed = {
         what: statistics.median(_compute(folder / file, *to) for _ in range(repeats))
         for what, (file, *to) in COMPUTED.items()
