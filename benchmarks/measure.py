@@ -9,6 +9,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,8 +136,8 @@ def machine() -> str:
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     file_system = subprocess.run(
-        ["stat", "-f", "-c", "%T", "."], capture_output=True, text=True, check=False
-    ).stdout.strip()
+        ["df", "--output=fstype", tempfile.gettempdir()], capture_output=True, text=True, check=True
+    ).stdout.split()[-1]
     return (
         f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, {platform.system()} "
         f"{platform.release()}, {file_system}, Python {platform.python_version()}"
