@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 # The kernel copies in pieces of this size, and its page cache takes each in the largest units that
-# fit: a third faster than page by page, if both files are at the same place within a stride. A unit
-# of a whole stride, however, is one size above what it hands out without tidying memory up, which
-# made 5 GB take 7 s instead of 2.6; so pieces begin in the middle of a stride, and go in as halves.
+# fit: a third faster than page by page, if pieces begin at a stride in both files.
 STRIDE = 1 << 16
-_PLACES = ((STRIDE, STRIDE // 2), (PAGE, 0))  # where copying begins, within what
 _WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more than it saves
 
 _BLOCK = 1 << 20  # the buffered copy: all the memory that a checkpoint of any size costs
-_CHUNK = 1 << 28  # one call into the kernel: a multiple of PAGE, short enough to be interrupted
+_CHUNK = 1 << 28  # one call into the kernel, short enough to be interrupted
+# The most that one call copies, and what cp asks for. After it, pieces begin a page before a stride
+# and go in in smaller units: of large ones the kernel runs out after some GB, which made 5 GB take
+# 7 s instead of 2.5.
+_LONGEST = (1 << 31) - PAGE
+_FAST = 1 << 29  # bytes per second from which on calls may be that long
 
 # The file system or the kernel cannot copy this way. EIO is among them because some network file
 # systems answer with it; when the disk itself is broken, the buffered copy meets the error again.
@@ -96,6 +99,7 @@ class _Splicer:
         self._source = source_handle
         self._stage = stage_handle
         self._written = 0
+        self._chunk = _CHUNK
         self._later: list[tuple[int, LaterBytes]] = []  # with their offsets
         self._awaited: dict[Callable[[], bool], LaterBytes] = {}  # one for each work that may fail
         self._movers = [*_kernel_movers(), self._move_buffered]
@@ -126,18 +130,20 @@ class _Splicer:
             _write_all(self._stage, data.cast("B"))
 
     def _copy(self, offset: int, end: int) -> None:
+        # A file system that shares blocks instead of copying them does so from a block's beginning
+        # only: go there first when both files reach one together.
+        congruent = [unit for unit in (STRIDE, PAGE) if offset % unit == self._written % unit]
+        until = offset + -offset % congruent[0] if congruent else offset
         while offset < end:
             for failed, segment in self._awaited.items():
                 if failed():
                     segment.wait()  # raises
-            count = min(end - offset, _CHUNK)
-            # A file system that shares blocks instead of copying them does so from a block's
-            # beginning only: go there first when both files reach one together.
-            for unit, place in _PLACES:
-                if offset % unit == self._written % unit:
-                    count = min(count, (place - offset) % unit or count)
-                    break
+            count = min((until if offset < until else end) - offset, end - offset, self._chunk)
+            started = time.perf_counter()
             moved = self._move(offset, count)
+            if moved >= _CHUNK:
+                seconds = time.perf_counter() - started
+                self._chunk = _LONGEST if moved > _FAST * seconds else _CHUNK
             if moved == 0 and len(self._movers) == 1:
                 size = os.fstat(self._source).st_size
                 raise ContainerError(
