@@ -1,0 +1,36 @@
+"""What the README says about speed is what was measured, three times, with every bar."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from benchmarks.claims import RESULTS, claims
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENT = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_readme_has_the_worst_of_all_runs() -> None:
+    lines = list(claims(DOCUMENT))
+    assert len(lines) == 8
+    assert [line for line in lines if line not in README] == []
+
+
+def test_every_bar_was_held_against_three_runs() -> None:
+    text = RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    assert DOCUMENT["machine"] in text
+    bars = [line for line in text.splitlines() if re.match(r"\|[^|]+\| [≤≥] ", line)]
+    assert len(bars) == 13
+    for bar in bars:
+        assert bar.count("✓") + bar.count("✗") == len(DOCUMENT["runs"]) == 3, bar
+
+
+def test_the_plot_is_shown_and_can_be_drawn() -> None:
+    plot = RESULTS.with_suffix(".svg")
+    assert f"({plot.relative_to(ROOT).as_posix()})" in README
+    lines = ElementTree.parse(plot).getroot().findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) >= 3
