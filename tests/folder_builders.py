@@ -11,28 +11,12 @@ from typing import Any
 
 import torch
 
-from resize_pos.containers import open_container
-from resize_pos.errors import ContainerError
-
 V: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 64,
 }
-
-
-def reads_torch(tmp_path: Path) -> bool:
-    """Tell whether torch zip files can be opened yet."""
-    path = tmp_path / "probe.bin"
-    torch.save({"w": torch.zeros(2)}, path)
-    try:
-        open_container(path)
-    except ContainerError:
-        return False
-    finally:
-        path.unlink()
-    return True
 
 
 def files(folder: Path) -> dict[str, bytes]:

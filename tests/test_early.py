@@ -11,9 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from resize_pos import resize_checkpoint
 from resize_pos.beside import Beside
 from resize_pos.containers import open_container
 from resize_pos.containers.base import EarlyWriter, Promised
+from resize_pos.containers.splice import PAGE, STRIDE
 from resize_pos.errors import TableError
 from tests.torch_files import save, state_dict
 
@@ -91,6 +93,35 @@ def test_a_torch_file_written_early_is_sound(tmp_path: Path) -> None:
     torch._C.PyTorchFileReader(str(tmp_path / "b.pth"))  # checks the archive's directory
     loaded = torch.load(tmp_path / "b.pth", weights_only=True)
     np.testing.assert_array_equal(loaded["pos_embed"].numpy(), new["pos_embed"])
+
+
+@pytest.mark.parametrize("name", ["plain.safetensors", "plain.pth"])
+def test_a_conversion_does_not_wait_for_its_tables(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FILES[name](tmp_path / name)
+
+    def late(*_: object) -> None:
+        raise AssertionError("the copy waited for the tables")
+
+    monkeypatch.setattr(type(open_container(tmp_path / name)), "write", late)
+    report = resize_checkpoint(tmp_path / name, to_grid="6x10", from_grid="3x5")
+    assert report.output is not None and report.output.exists()
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+@pytest.mark.parametrize(("size", "unit"), [(2**20, PAGE), (2**24 + 2**20, STRIDE)])
+def test_the_bulk_keeps_its_place_within_a_page_or_a_stride(
+    suffix: str, size: int, unit: int, tmp_path: Path
+) -> None:
+    bulk = bytes(range(251)) * (size // 251)
+    tensors = {"bulk": torch.frombuffer(bytearray(bulk), dtype=torch.uint8), **state_dict()}
+    path = tmp_path / f"model{suffix}"
+    save_file(tensors, path) if suffix == ".safetensors" else save(path, tensors)
+    report = resize_checkpoint(path, to_grid="6x10", from_grid="3x5")
+    assert report.output is not None
+    before, after = (file.read_bytes().index(bulk) for file in (path, report.output))
+    assert (after - before) % unit == 0
 
 
 def test_work_beside_gives_its_result_or_raises_what_it_raised() -> None:

@@ -22,7 +22,7 @@ from resize_pos.errors import ContainerError, GeometryError, OutputError
 from resize_pos.report import Report, Status
 from resize_pos.report.as_json import report_document
 from tests.builders import raw_tensors, vit, write_safetensors
-from tests.folder_builders import HF_MODELS, TEXT_MODELS, files, reads_torch, save_hf, vit_model
+from tests.folder_builders import HF_MODELS, TEXT_MODELS, files, save_hf, vit_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers and timm warn about themselves
 
@@ -325,8 +325,6 @@ def test_every_weight_file_is_converted_alike(tmp_path: Path) -> None:
 
 
 def test_weights_beside_weights_in_torch_s_format_are_converted_alike(tmp_path: Path) -> None:
-    if not reads_torch(tmp_path):
-        pytest.skip("torch files cannot be opened yet")
     source = small_folder(tmp_path / "model")
     state = {name: torch.from_numpy(array) for name, array in vit().items()}
     torch.save(state, source / "pytorch_model.bin")
@@ -339,8 +337,6 @@ def test_weights_beside_weights_in_torch_s_format_are_converted_alike(tmp_path: 
 
 
 def test_shards_in_torch_s_format_load_again(tmp_path: Path) -> None:
-    if not reads_torch(tmp_path):
-        pytest.skip("torch files cannot be opened yet")
     state = {name: torch.from_numpy(array) for name, array in vit().items()}
     source = tmp_path / "model"
     source.mkdir()
@@ -598,8 +594,6 @@ def test_defaults_that_a_config_leaves_out_are_written(tmp_path: Path) -> None:
 
 
 def test_optimizer_state_in_a_folder_is_refused(tmp_path: Path) -> None:
-    if not reads_torch(tmp_path):
-        pytest.skip("torch files cannot be opened yet")
     parameters = {
         n: torch.nn.Parameter(torch.from_numpy(a))
         for n, a in vit().items()

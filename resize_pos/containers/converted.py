@@ -163,7 +163,7 @@ class Converted:
             fresh_pickle,
             write_checkpoint,
         )
-        from resize_pos.containers.zip_records import Fresh
+        from resize_pos.containers.zip_layout import Fresh
 
         records = []
         for key, name in enumerate(infos):

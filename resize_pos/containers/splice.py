@@ -27,8 +27,8 @@ _WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more tha
 _BLOCK = 1 << 20  # the buffered copy: all the memory that a checkpoint of any size costs
 _CHUNK = 1 << 28  # one call into the kernel, short enough to be interrupted
 # The most that one call copies, and what cp asks for. After it, pieces begin a page before a stride
-# and go in in smaller units: of large ones the kernel runs out after some GB, which made 5 GB take
-# 7 s instead of 2.5.
+# and go in by smaller units: of large ones the kernel runs out after some GB, and a bare copy took
+# 7 s for 5 GB instead of 2.5.
 _LONGEST = (1 << 31) - PAGE
 _FAST = 1 << 29  # bytes per second from which on calls may be that long
 

@@ -11,7 +11,7 @@ from resize_pos.containers.splice import CopyRange, write_spliced
 from resize_pos.containers.torch_dtypes import STORAGE_CLASS
 from resize_pos.containers.torch_edit import TensorSpec, encode_tensor
 from resize_pos.containers.torch_tensors import TensorRef
-from resize_pos.containers.zip_records import Fresh, Planned, checksum, lay_out
+from resize_pos.containers.zip_layout import Fresh, Planned, checksum, lay_out
 from resize_pos.tensors import DTYPES
 
 NOTE = "resize_pos.json"  # the record that carries our metadata; torch does not look at it

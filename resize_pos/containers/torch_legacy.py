@@ -21,7 +21,7 @@ from resize_pos.containers.torch_edit import Replacement, edit_checkpoint
 from resize_pos.containers.torch_fresh import ROOT, copied_record, write_checkpoint
 from resize_pos.containers.torch_tensors import TensorRef, storage_of
 from resize_pos.containers.torch_tree import Tree, find_tensors
-from resize_pos.containers.zip_records import Fresh
+from resize_pos.containers.zip_layout import Fresh
 from resize_pos.errors import ContainerError, TableError
 from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo

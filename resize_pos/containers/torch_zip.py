@@ -18,13 +18,10 @@ from resize_pos.containers.torch_edit import Edited, Replacement, edit_checkpoin
 from resize_pos.containers.torch_fresh import NOTE, note_record
 from resize_pos.containers.torch_tensors import TensorRef
 from resize_pos.containers.torch_tree import Tree, find_tensors
+from resize_pos.containers.zip_layout import Fresh, Kept, Planned, lay_out
 from resize_pos.containers.zip_records import (
     ALIGNMENT,
-    Fresh,
-    Kept,
-    Planned,
     Record,
-    lay_out,
     read_directory,
     read_record,
     require_stored,

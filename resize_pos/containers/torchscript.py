@@ -24,7 +24,7 @@ from resize_pos.containers.torch_fresh import (
 from resize_pos.containers.torch_tensors import TensorRef
 from resize_pos.containers.torch_tree import Tree
 from resize_pos.containers.torch_zip import Archive
-from resize_pos.containers.zip_records import Fresh
+from resize_pos.containers.zip_layout import Fresh
 from resize_pos.errors import TableError
 from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
