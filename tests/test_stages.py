@@ -22,8 +22,8 @@ from resize_pos.containers.stages import (
 from resize_pos.containers.staging import staged
 
 
-def left_by_another_process(target: Path, *, folder: bool = False) -> Path:
-    """Have a process make a stage and die without a word."""
+def leaving(target: Path, *, folder: bool = False) -> list[str]:
+    """Word a command that makes a stage, prints its name and dies without a word more."""
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -34,18 +34,32 @@ def left_by_another_process(target: Path, *, folder: bool = False) -> Path:
         "print(stage, flush=True)\n"
         "os._exit(9)\n"
     )
-    words = [sys.executable, "-c", script, str(target), "folder" if folder else ""]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 9, done.stderr
-    return Path(done.stdout.strip())
+    return [sys.executable, "-c", script, str(target), "folder" if folder else ""]
 
 
 @pytest.mark.parametrize("folder", [False, True])
 def test_what_a_dead_process_left_is_removed(folder: bool, tmp_path: Path) -> None:
-    stage = left_by_another_process(tmp_path / "out.pth", folder=folder)
+    words = leaving(tmp_path / "out.pth", folder=folder)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    stage = Path(done.stdout.strip())
     assert stage.exists()
     assert remove_abandoned([tmp_path]) == [stage]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="ends cannot be awaited without taking them")
+def test_what_a_process_left_whose_end_nobody_took_is_removed(tmp_path: Path) -> None:
+    if stages._started(os.getpid()) is None:
+        pytest.skip("no /proc here")
+    process = subprocess.Popen(leaving(tmp_path / "out"), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout as said:
+        stage = Path(said.readline().strip())
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie from here on
+    os.kill(process.pid, 0)
+    assert remove_abandoned([tmp_path]) == [stage]
+    assert process.wait() == 9
 
 
 def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:

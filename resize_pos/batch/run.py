@@ -133,7 +133,8 @@ def run_all(
 ) -> Iterator[Event]:
     """Carry a batch out; every event is in the ledger before it is told."""
     folders = {task.target.parent for task in batch.left}
-    remove_abandoned(sorted({*folders, *(it.task.target.parent for it in batch.settled)}))
+    everywhere = sorted({*folders, *(it.task.target.parent for it in batch.settled)})
+    remove_abandoned(everywhere)
     require_space(batch.output_dir, batch.bytes)
     created = _missing_folders(folders)
     try:
@@ -154,7 +155,8 @@ def run_all(
                 ledger.forget(_key(event.task, batch.output_dir))
             yield event
     finally:
-        remove_abandoned(sorted(folders))
+        # A worker of a run that was killed may have outlived the first look.
+        remove_abandoned(everywhere)
         for folder in created:  # those of failed jobs are empty
             with contextlib.suppress(OSError):
                 folder.rmdir()

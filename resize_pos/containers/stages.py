@@ -25,6 +25,9 @@ _WRITER = re.compile(
 # stage every few seconds.
 ABANDONED_AFTER = 3600.0
 
+# Zombie and dead: such a process has a number until somebody asks how it ended, but writes no more.
+_ENDED = (["Z"], ["X"], ["x"])
+
 
 def stage_path(target: Path) -> Path:
     """Give a fresh hidden name beside `target` that tells who writes there."""
@@ -104,10 +107,10 @@ def _place() -> str:
 
 def _started(process: int) -> int | None:
     """Give a process's start in ticks since boot: its number alone may have been used before."""
+    status = _status(process)
     try:
-        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+        return int(status[19])
+    except (ValueError, IndexError):
         return None
 
 
@@ -120,8 +123,19 @@ def _lives(process: int, started: int) -> bool:
         return False
     except OSError:  # it belongs to somebody else
         pass
+    if _status(process)[:1] in _ENDED:
+        return False
     now = _started(process)
     return now is None or not started or now == started
+
+
+def _status(process: int) -> list[str]:
+    """Give what the system says of a process, from its state on; nothing where it does not."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
 
 
 def _files(stage: Path) -> Iterable[Path]:
