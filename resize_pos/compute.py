@@ -81,9 +81,9 @@ def _chosen(steps: Iterable[Step]) -> set[str]:
         and not isinstance(step.operation, Rebuild)
     ]
     return {
-        group.names[index]
+        group.tables[index].step.table.name
         for group in grouped(interpolated)
-        for index in spread(len(group.names), MOST_MEASURED)
+        for index in spread(len(group.tables), MOST_MEASURED)
     }
 
 

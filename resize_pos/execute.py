@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,22 @@ def transform_all(
         alike.setdefault(_likeness(step, arrays[step.table.name]), []).append(step)
     new: dict[str, NDArray[Any]] = {}
     for group in alike.values():
-        size = max(1, math.prod(group[0].target_shape))
-        count = max(1, _TOGETHER // size)
-        for first in range(0, len(group), count):
-            new |= _together(group[first : first + count], arrays, device)
+        for some in _portions(group):
+            new |= _together(some, arrays, device)
     return new
+
+
+def _portions(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    portion: list[Step] = []
+    size = 0
+    for step in steps:
+        added = math.prod(step.target_shape)
+        if portion and size + added > _TOGETHER:
+            yield portion
+            portion, size = [], 0
+        portion.append(step)
+        size += added
+    yield portion
 
 
 def _likeness(step: Step, array: NDArray[Any]) -> object:

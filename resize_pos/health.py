@@ -75,14 +75,11 @@ class Health:
 
 def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     """Judge a stored table by its values alone."""
-    import numpy as np
-
     from resize_pos.measures.lone import measure_lone
 
     stored = stored_grid(table.role, table.grid)
     parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
-    grid = parts.grid.astype(np.float64)
-    numbers = measure_lone(grid)
+    numbers = measure_lone(parts.grid)
     kind = _kind(numbers)
     signs = _signs(numbers, table.grid) if _has_order(table, kind) else ()
     detail = KIND_WORDS[kind]

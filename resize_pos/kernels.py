@@ -55,6 +55,13 @@ class Operator:
         own = np.where(self.indices == np.arange(self.target)[:, None], self.weights, 0.0)
         return bool(np.all(own.sum(axis=1) == 1.0) and np.all(own == self.weights))
 
+    def part(self, first: int, last: int) -> tuple[slice, Operator]:
+        """Give the map to the positions `first` … `last` - 1 only, and the sources it needs."""
+        indices = self.indices[first:last]
+        needed = slice(int(indices.min()), int(indices.max()) + 1)
+        width = needed.stop - needed.start
+        return needed, Operator(width, indices - needed.start, self.weights[first:last])
+
 
 def check_resampling(resampling: Resampling) -> None:
     """Refuse a combination that no library has and that therefore has no agreed meaning."""
@@ -90,20 +97,37 @@ def operator(source: int, target: int, resampling: Resampling) -> Operator:
     return Operator(source, indices, weights)
 
 
-def apply(operator: Operator, array: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Resample one axis of an array; the result is a new C-contiguous array."""
+class Scratch:
+    """Memory that is used again and again: fresh memory costs more than arithmetic on it."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[object, NDArray[np.float64]] = {}
+
+    def array(self, use: object, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Give an array of any content; it holds until the next one for the same use."""
+        count = math.prod(shape)
+        buffer = self._buffers.get(use)
+        if buffer is None or buffer.size < count:
+            buffer = self._buffers[use] = np.empty(count)
+        return buffer[:count].reshape(shape)
+
+
+def apply(
+    operator: Operator, array: NDArray[np.float64], axis: int, scratch: Scratch | None = None
+) -> NDArray[np.float64]:
+    """Resample one axis of an array; the result is C-contiguous, and new unless `scratch` is."""
     axis = axis % array.ndim
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     outer, inner = math.prod(before), math.prod(after)
     source = np.ascontiguousarray(array).reshape(outer, operator.source, inner)
-    result = np.empty((outer, operator.target, inner))
+    result = (scratch or Scratch()).array(axis, (outer, operator.target, inner))
     rows = [
         [(index, weight) for index, weight in zip(*row, strict=True) if weight]
         for row in zip(operator.indices.tolist(), operator.weights.tolist(), strict=True)
     ]
     across = max(1, min(inner, _BLOCK))
     deep = max(1, _BLOCK // across)
-    buffer = np.empty((min(deep, outer), across))
+    buffer = (scratch or Scratch()).array("product", (min(deep, outer), across))
     # An overflow is the caller's to report, with the dtype it was meant for.
     with np.errstate(over="ignore", invalid="ignore"):
         for top in range(0, outer, deep):

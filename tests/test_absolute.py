@@ -300,27 +300,33 @@ def test_torch_is_not_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_large_table_is_resized_channel_by_channel_to_the_same_bits(
-    dtype: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("like", ["timm", "hf", "nearest"])
+@pytest.mark.parametrize("target", [Grid(9, 8), Grid(8, 13), Grid(5, 9), Grid(3, 7), Grid(2, 4)])
+def test_a_large_table_is_resized_row_by_row_to_the_same_bits(
+    target: Grid, like: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, how = Layout.parse("1 h w d"), CONVENTIONS["timm"].resampling
-    table = np.random.default_rng(0).normal(size=(1, 5, 7, 50)).astype(dtype)
-    whole = resize_absolute(table, layout, 0, Grid(5, 7), 0, Grid(9, 8), how)
-    monkeypatch.setattr(absolute, "_CHUNK", 1)  # 16 channels at a time, and 2 that are left
-    parts = resize_absolute(table, layout, 0, Grid(5, 7), 0, Grid(9, 8), how)
-    assert parts.tobytes() == whole.tobytes()
+    layout = Layout.parse("(p t h w) d")
+    how = Resampling(Method.NEAREST) if like == "nearest" else CONVENTIONS[like].resampling
+    table = np.random.default_rng(0).normal(size=(2 + 3 * 35, 10)).astype(np.dtype(dtype))
+    given = (table, layout, 2, Grid(5, 7), 0, target, how, "cpu")
+    for frames in ((3, 3), (3, 4)):
+        monkeypatch.setattr(absolute, "_BAND", 1 << 18)
+        whole = resize_absolute(*given, frames)
+        for band in (1, 2 * 3 * target.width * 10):  # one row at a time, and two
+            monkeypatch.setattr(absolute, "_BAND", band)
+            assert resize_absolute(*given, frames).tobytes() == whole.tobytes()
 
 
-def test_an_overflow_in_a_large_table_is_counted_over_all_channels(
+def test_an_overflow_in_a_large_table_is_counted_over_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     layout, how = Layout.parse("1 h w d"), CONVENTIONS["timm"].resampling
     table = np.full((1, 5, 7, 50), 65504, np.float16)
     table[:, ::2] = -65504
     messages = []
-    for chunk in (1 << 22, 1):
-        monkeypatch.setattr(absolute, "_CHUNK", chunk)
+    for band in (1 << 18, 1):
+        monkeypatch.setattr(absolute, "_BAND", band)
         with pytest.raises(TableError) as caught:
             resize_absolute(table, layout, 0, Grid(5, 7), 0, Grid(9, 8), how)
         messages.append(caught.value.message)

@@ -14,6 +14,7 @@ from resize_pos.api import inspect_checkpoint
 from resize_pos.families import custom_family
 from resize_pos.geometry import Grid
 from resize_pos.health import Health, Kind, examine
+from resize_pos.measures import lone
 from resize_pos.tables import PositionTable
 from resize_pos.tensors import TensorInfo
 from tests.builders import flat, smooth, vit, write_safetensors
@@ -116,3 +117,18 @@ def test_a_fixed_table_names_its_formula(tmp_path: Path) -> None:
     found = inspect_checkpoint(path, health=True, from_grid="6x9").health["pos_embed"]
     assert found.kind is Kind.SINCOS
     assert "by the mae formula" in found.detail
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 62])
+def test_a_large_table_is_looked_at_in_parts_and_found_the_same(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = smooth(7, 9, 12).reshape(63, 12)
+    table[20:24] = table[20]  # repeats across the border between two parts
+    table[41] = 0
+    whole = health(table, (7, 9), prefix=0)
+    assert whole.numbers["repeated_rows"] == 3 / 62
+    monkeypatch.setattr(lone, "_BLOCK", rows * 12)
+    parts = health(table, (7, 9), prefix=0)
+    assert parts.kind is whole.kind
+    assert parts.numbers == pytest.approx(whole.numbers, rel=1e-12)

@@ -2,53 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.measures.place import merged
-from resize_pos.measures.sampling import Single, Wide, products, ratio, size, spread, unit
+from resize_pos.measures.sampling import Single, Wide, products, ratio, spread
 
 _ROWS = 256  # rows whose covariance is looked at
+_CHANNELS = 96  # whose period is looked for
+_BLOCK = 1 << 17  # numbers that are widened at a time
 _CHUNKS = 8  # parts of the table whose smoothness is compared
 
 
-def measure_lone(grid: Wide) -> dict[str, float]:
-    """Measure a grid (copies, h, w, d); the names are those that `health.py` reads."""
+def measure_lone(grid: NDArray[Any]) -> dict[str, float]:
+    """Measure a grid (copies, h, w, d) as stored; the names are those that `health.py` reads."""
     cells = merged(grid)
     height, width = cells.shape[:2]
     rows = cells.reshape(height * width, -1)
-    norms = np.sqrt(np.einsum("nd,nd->n", rows, rows))
-    mean = rows.mean(axis=0)
-    varying = rows - mean
+    norms, mean = _norms(rows)
+    lengths, steps = _steps(rows, mean)
+    varying = float(np.sqrt(np.sum(lengths**2)))
     values = {
         "mean_norm": float(norms.mean()),
-        "varying_share": ratio(size(varying), size(rows)),
+        "varying_share": ratio(varying, float(np.sqrt(np.sum(norms**2)))),
         "zero_rows": float(np.count_nonzero(norms == 0)),
         "repeated_rows": _repeated(rows),
         "norm_variation": ratio(float(norms.std()), float(norms.mean())),
         "row_energy": float(np.mean(norms**2)) / rows.shape[1],
     }
-    if not size(varying) or len(rows) < 4:
+    if not varying or len(rows) < 4:
         return values
-    vectors = unit(varying)
-    steps = np.einsum("nd,nd->n", vectors[:-1], vectors[1:])
-    values["participation"], dimensions = participation(varying)
+    values["participation"], dimensions = participation(rows, mean)
     values["lag1_cosine"] = _within_rows(steps, width)
     values["lag1_z"] = values["lag1_cosine"] * float(np.sqrt(rows.size))
     # Vectors in few dimensions are similar by chance: against those odds, is there any order?
     values["order_z"] = values["lag1_cosine"] * float(np.sqrt(len(rows) * dimensions))
     values |= _chunks(steps)
     values |= _row_ends(steps, width)
-    values |= _row_period(vectors, width)
+    chosen = spread(rows.shape[1], _CHANNELS)
+    vectors = rows[:, chosen].astype(np.float64) - mean[chosen]
+    values |= _row_period(_divided(vectors, lengths[:, None]), width)
     return values
 
 
-def participation(varying: Wide) -> tuple[float, float]:
+def _blocks(rows: NDArray[Any], overlap: int) -> Iterator[tuple[slice, Wide]]:
+    """Widen some rows at a time: fresh memory for all of a large table costs more than the sums."""
+    count = max(1, _BLOCK // max(1, rows.shape[1]))
+    for first in range(0, len(rows), count):
+        block = slice(first, min(first + count + overlap, len(rows)))
+        yield block, rows[block].astype(np.float64)
+
+
+def _norms(rows: NDArray[Any]) -> tuple[Wide, Wide]:
+    """Give the length of every row, and the mean of all."""
+    squares, total = np.zeros(len(rows)), np.zeros(rows.shape[1])
+    for block, wide in _blocks(rows, 0):
+        squares[block] = np.einsum("nd,nd->n", wide, wide)
+        total += wide.sum(axis=0)
+    return np.sqrt(squares), total / len(rows)
+
+
+def _steps(rows: NDArray[Any], mean: Wide) -> tuple[Wide, Wide]:
+    """Give how far every row is from the mean, and the cosine of that way to the next row's."""
+    squares, dots = np.zeros(len(rows)), np.zeros(len(rows) - 1)
+    for block, wide in _blocks(rows, 1):
+        wide -= mean
+        squares[block] = np.einsum("nd,nd->n", wide, wide)
+        dots[block.start : block.stop - 1] = np.einsum("nd,nd->n", wide[:-1], wide[1:])
+    lengths = np.sqrt(squares)
+    return lengths, _divided(dots, lengths[:-1] * lengths[1:])
+
+
+def _divided(values: Wide, by: Wide) -> Wide:
+    return np.divide(values, by, out=np.zeros_like(values), where=by > 0)
+
+
+def participation(rows: NDArray[Any], mean: Wide) -> tuple[float, float]:
     """Participation ratio of the covariance spectrum over that of white noise, and as it is.
 
     (Σλ)²/Σλ² = tr(G)²/tr(G²) for the Gram matrix G, and N·D/(N + D) for white noise.
     """
-    sample: Single = varying[spread(len(varying), _ROWS)].astype(np.float32)
+    varying = rows[spread(len(rows), _ROWS)].astype(np.float64) - mean
+    sample: Single = varying.astype(np.float32)
     gram = products(sample, sample).astype(np.float64)
     count, channels = sample.shape
     total = float(np.trace(gram))
@@ -56,9 +94,14 @@ def participation(varying: Wide) -> tuple[float, float]:
     return float(spectrum * (count + channels) / (count * channels)), float(spectrum)
 
 
-def _repeated(rows: Wide) -> float:
-    """Share of rows that equal the row before them bit for bit."""
-    return float(np.mean(np.all(rows[1:] == rows[:-1], axis=1))) if len(rows) > 1 else 0.0
+def _repeated(rows: NDArray[Any]) -> float:
+    """Share of rows that equal the row before them."""
+    if len(rows) == 1:
+        return 0.0
+    alike = sum(
+        np.count_nonzero(np.all(wide[1:] == wide[:-1], axis=1)) for _, wide in _blocks(rows, 1)
+    )
+    return float(alike / (len(rows) - 1))
 
 
 def _within_rows(steps: Wide, width: int) -> float:
@@ -104,8 +147,7 @@ def _row_ends(steps: Wide, width: int) -> dict[str, float]:
 def lag_cosines(vectors: Wide, longest: int) -> Wide:
     """Mean cosine of rows at lag 0 … longest in the flattened table, by a Fourier transform."""
     count = len(vectors)
-    chosen = vectors[:, spread(vectors.shape[1], 96)]
-    spectrum = np.abs(np.fft.rfft(chosen, 2 * count, axis=0)) ** 2
+    spectrum = np.abs(np.fft.rfft(vectors, 2 * count, axis=0)) ** 2
     total = np.fft.irfft(spectrum.sum(axis=1), 2 * count)
     lags = np.arange(longest + 1)
     mean = total[lags] / (count - lags)

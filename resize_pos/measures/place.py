@@ -6,13 +6,15 @@ head, say) the copies of a cell are one vector.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.measures.sampling import Wide, products, size, spread, unit
 from resize_pos.quick import dataclass
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 _CELLS = 320  # new cells looked up
 _SOURCES = 4096  # source cells they are looked up among; a longer table is thinned
@@ -32,7 +34,7 @@ class Retrieval:
     cosine: Wide  # (n,)
 
 
-def merged(grid: Wide) -> Wide:
+def merged(grid: NDArray[_Number]) -> NDArray[_Number]:
     """Give (h, w, vectors): the copies of a cell side by side."""
     copies, height, width, channels = grid.shape
     if copies == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from resize_pos.conventions import Resampling
 from resize_pos.errors import GeometryError, TableError
 from resize_pos.geometry import Grid
-from resize_pos.kernels import apply, operator
+from resize_pos.kernels import Operator, Scratch, apply, operator
 from resize_pos.layout import Layout, Unfolded
 from resize_pos.tensors import DTYPES
 
 _FLOATING = {dtype.numpy for dtype in DTYPES.values() if dtype.floating}
 _BLOCK = 1 << 16  # elements rounded at a time
-_CHUNK = 1 << 22  # elements of the new grid computed at a time
+_BAND = 1 << 18  # elements of the new grid computed at a time
 
 
 def resize_grid(
@@ -28,11 +28,23 @@ def resize_grid(
         from resize_pos.transforms.device import resize_grid_on, resolve_device
 
         return resize_grid_on(grid, target, resampling, resolve_device(device))
-    for axis in axis_order(Grid(*grid.shape[1:3]), target):
-        length = target.height if axis == 1 else target.width
-        along = operator(grid.shape[axis], length, resampling)
+    return _resized(grid, _passes(Grid(*grid.shape[1:3]), target, resampling))
+
+
+def _passes(source: Grid, target: Grid, resampling: Resampling) -> dict[int, Operator]:
+    """List what to do along which axis of a (copies, h, w, d) grid, in order."""
+    height = operator(source.height, target.height, resampling)
+    width = operator(source.width, target.width, resampling)
+    along = {1: height, 2: width}
+    return {axis: along[axis] for axis in axis_order(source, target)}
+
+
+def _resized(
+    grid: NDArray[np.float64], passes: Mapping[int, Operator], scratch: Scratch | None = None
+) -> NDArray[np.float64]:
+    for axis, along in passes.items():
         if not along.is_identity:
-            grid = apply(along, grid, axis)
+            grid = apply(along, grid, axis, scratch)
     return grid
 
 
@@ -62,35 +74,44 @@ def resize_absolute(
         return array
     parts = layout.unfold(array, prefix, source, suffix, frames[0])
 
-    def resized(cells: NDArray[Any]) -> NDArray[Any]:
-        grid = resize_grid(widen(cells), target, resampling, device)
+    def stored(grid: NDArray[np.float64]) -> NDArray[Any]:
         return round_once(_resize_time(grid, *frames, resampling), array.dtype)
 
-    grid = _by_channels(parts.grid, target, resized) if device == "cpu" else resized(parts.grid)
+    if device == "cpu":
+        grid = _by_rows(parts.grid, _passes(source, target, resampling), stored)
+    else:
+        grid = stored(resize_grid(widen(parts.grid), target, resampling, device))
     whole = Unfolded(parts.prefix, grid, parts.suffix)
     return layout.fold(whole, array.shape).astype(array.dtype, copy=False)
 
 
-def _by_channels(
-    grid: NDArray[Any], target: Grid, resized: Callable[[NDArray[Any]], NDArray[Any]]
+def _by_rows(
+    grid: NDArray[Any],
+    passes: Mapping[int, Operator],
+    stored: Callable[[NDArray[np.float64]], NDArray[Any]],
 ) -> NDArray[Any]:
-    """Resize a few channels at a time: float64 of all of a large table would be most of the cost.
+    """Resize a few rows at a time: fresh memory for a large table costs more than the arithmetic.
 
-    Channels know nothing of each other, so that the bits are the same.
+    Each row is made of the same numbers in the same order as if all were made at once.
     """
-    channels = grid.shape[-1]
-    across = max(16, _CHUNK // (grid.shape[0] * target.cells))
-    if across >= channels:
-        return resized(grid)
+    copies, _, _, channels = grid.shape
+    height, width = passes[1].target, passes[2].target
+    rows = max(1, _BAND // max(1, copies * width * channels))
+    if rows >= height:
+        return stored(_resized(widen(grid), passes))
     whole: NDArray[Any] | None = None
+    scratch = Scratch()
     try:
-        for first in range(0, channels, across):
-            part = resized(grid[..., first : first + across])
+        for first in range(0, height, rows):
+            band = slice(first, min(first + rows, height))
+            needed, vertical = passes[1].part(band.start, band.stop)
+            wide = widen(grid[:, needed], scratch)
+            part = stored(_resized(wide, {**passes, 1: vertical}, scratch))
             if whole is None:
-                whole = np.empty((*part.shape[:-1], channels), part.dtype)
-            whole[..., first : first + across] = part
-    except TableError:
-        return resized(grid)  # fails, too, and counts all the values that are to blame
+                whole = np.empty((part.shape[0], height, *part.shape[2:]), part.dtype)
+            whole[:, band] = part
+    except TableError:  # the whole fails, too, and counts all the values that are to blame
+        return stored(_resized(widen(grid), passes))
     assert whole is not None
     return whole
 
@@ -105,15 +126,16 @@ def _resize_time(
     return apply(operator(source, target, resampling), film, 1).reshape(-1, *cell)
 
 
-def widen(array: NDArray[Any]) -> NDArray[np.float64]:
+def widen(array: NDArray[Any], scratch: Scratch | None = None) -> NDArray[np.float64]:
     """Give the values of a stored table as contiguous float64; refuse what cannot be resampled."""
     if array.dtype.name not in _FLOATING:
         raise TableError(
             f"a table of {array.dtype.name} cannot be interpolated: only floating-point ones can.",
             hint="dequantise it first, or leave this tensor out.",
         )
+    wide = (scratch or Scratch()).array("wide", array.shape)
     with np.errstate(invalid="ignore"):  # a signalling NaN is counted below like any other
-        wide = np.ascontiguousarray(array, dtype=np.float64)
+        np.copyto(wide, array, casting="unsafe")
     broken = wide.size - int(np.count_nonzero(np.isfinite(wide)))
     if broken:
         raise TableError(
