@@ -6,13 +6,13 @@ The result is linear in the number of opcodes, whatever the memo refers to.
 
 from __future__ import annotations
 
-import pickletools
 import struct
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, BinaryIO, NoReturn
 
+from resize_pos.containers.pickle_opcodes import Operation, operations
 from resize_pos.containers.pickle_values import (
     Atom,
     Cell,
@@ -59,10 +59,7 @@ class Walked:
 
 def walk(pickle: bytes | BinaryIO) -> Walked:
     """Walk one pickle from its first opcode to STOP; offsets are those of the bytes or the file."""
-    with warnings.catch_warnings():
-        # pickletools decodes escapes in names; an odd one is the file's business, not the user's.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return _Machine().run(pickle)
+    return _Machine().run(pickle)
 
 
 @dataclass(slots=True, eq=False)
@@ -109,28 +106,18 @@ class _Machine:
             tuple(self._cells),
         )
 
-    def _operations(self, pickle: bytes | BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
-        """Give name, argument, begin and end of each opcode; an end is known one opcode later."""
-        pending: tuple[str, Any, int] | None = None
-        count = 0
+    def _operations(self, pickle: bytes | BinaryIO) -> Iterator[Operation]:
         try:
-            for opcode, argument, position in pickletools.genops(pickle):
-                assert position is not None
-                if pending is not None:
-                    yield (*pending, position)
-                pending = (opcode.name, argument, position)
-                count += 1
-                if count > _MOST_OPCODES:
-                    raise ContainerError(f"the pickle has more than {_MOST_OPCODES} opcodes.")
+            yield from islice(operations(pickle), _MOST_OPCODES)
         except (ValueError, struct.error, EOFError, OverflowError, LookupError) as error:
             words = str(error) or type(error).__name__
-            name, position = pending[0::2] if pending is not None else self._at
+            name, position = self._at
             raise ContainerError(
                 f"not a readable pickle after {name} at byte {position}: {words}.",
                 "The file is damaged, or it is no torch checkpoint.",
             ) from error
-        assert pending is not None  # genops ends at STOP, or with an error
-        yield (*pending, pending[2] + 1)
+        if self._at[0] != "STOP":
+            raise ContainerError(f"the pickle has more than {_MOST_OPCODES} opcodes.")
 
     def _table(self) -> Mapping[str, _Handler]:
         table: dict[str, _Handler] = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.beside import Beside
 from resize_pos.containers.base import Copied, OptimizerState, Promised
 from resize_pos.containers.pickle_walk import Walked, walk
 from resize_pos.containers.source_file import SourceFile
@@ -88,8 +89,7 @@ class Archive:
         """Take the pickle apart, and find its tensors."""
         pickle = self.content("data.pkl", _LARGEST_PICKLE)
         with self.source.open():
-            walked = walk(pickle)
-            return pickle, walked, find_tensors(walked)
+            return pickle, *_taken_apart(pickle)
 
     def place(self, ref: TensorRef) -> int:
         """Tell at which byte of the file a tensor's storage begins."""
@@ -233,7 +233,9 @@ class TorchZip:
         if note:  # a longer note puts the bulk at its old place within a page
             slack = -layout.shift % congruence(source.size)
             layout = lay_out(self._planned(edited, note, slack), alignment)
-        write_spliced(self.path, stage, layout.segments)
+        # Whoever opens the copy will want to know what is in its pickle.
+        with Beside(partial(_taken_apart, edited.pickle)):
+            write_spliced(self.path, stage, layout.segments)
         source.require_unchanged()
         untouched = [info.nbytes for name, info in self.tensors.items() if name not in changes]
         return Copied(len(untouched), sum(untouched))
@@ -273,6 +275,12 @@ class TorchZip:
         new = [Fresh.holding(f"{root}data/{key}", edited.storages[key]) for key in edited.added]
         at = last or len(planned)
         return [*planned[:at], *new, *planned[at:]]
+
+
+@lru_cache(maxsize=1)
+def _taken_apart(pickle: bytes) -> tuple[Walked, Tree]:
+    walked = walk(pickle)
+    return walked, find_tensors(walked)
 
 
 def _read_note(archive: Archive) -> Mapping[str, str]:
