@@ -125,6 +125,15 @@ def remove(paths: Sequence[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
+def forget(path: Path) -> None:
+    """Have the page cache let go of a file, or of all files in a folder."""
+    os.sync()  # it keeps what has yet to be written
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        if file.is_file():
+            with file.open("rb") as opened:
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def machine() -> str:
     """Describe the machine in one line."""
     model = next(
