@@ -121,4 +121,5 @@ def test_a_look_imports_neither_torch_nor_numpy(words: list[str], vit_file: Path
 def test_a_conversion_on_the_cpu_imports_neither_torch_nor_timm(vit_file: Path) -> None:
     names = loaded_after(str(vit_file), "--to", "384")
     assert "numpy" in names
-    assert not names & (HEAVY | {"safetensors"})
+    # Masked arrays would be a tenth of what a small conversion takes; np.median wants them.
+    assert not names & (HEAVY | {"safetensors", "numpy.ma"})

@@ -43,6 +43,8 @@ _PLAIN = {
     ord("u"): "SETITEMS",
 }
 _NUMBERS = {  # by how many bytes, little-endian
+    0x80: ("PROTO", 1),
+    0x95: ("FRAME", 8),
     ord("J"): ("BININT", 4),
     ord("K"): ("BININT1", 1),
     ord("M"): ("BININT2", 2),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.measures.place import merged
-from resize_pos.measures.sampling import Single, Wide, products, ratio, spread
+from resize_pos.measures.sampling import Single, Wide, median, products, ratio, spread
 
 _ROWS = 256  # rows whose covariance is looked at
 _CHANNELS = 96  # whose period is looked for
@@ -115,7 +115,7 @@ def _chunks(steps: Wide) -> dict[str, float]:
     """Smoothness of the table's parts from first to last: a patched-up end shows."""
     if len(steps) < 4 * _CHUNKS:
         return {}
-    means = [float(np.median(part)) for part in np.array_split(steps, _CHUNKS)]
+    means = [median(part) for part in np.array_split(steps, _CHUNKS)]
     rough = [value < 0.1 for value in means]
     start = next((i for i in range(_CHUNKS) if all(rough[i:])), _CHUNKS)
     return {
@@ -139,8 +139,8 @@ def _row_ends(steps: Wide, width: int) -> dict[str, float]:
     deepest = int(columns.argmin())
     return {
         "row_end_column": float(deepest),
-        "row_end_dip": float(np.median(columns) - columns[deepest]),
-        "row_end_dip_expected": float(np.median(columns) - columns[-1]),
+        "row_end_dip": median(columns) - float(columns[deepest]),
+        "row_end_dip_expected": median(columns) - float(columns[-1]),
     }
 
 

@@ -11,7 +11,7 @@ from resize_pos.geometry import Grid
 from resize_pos.kernels import operator
 from resize_pos.measures.catalogue import Peer
 from resize_pos.measures.energy import norm_map
-from resize_pos.measures.sampling import Wide, centred, ratio, resample, size, some_channels
+from resize_pos.measures.sampling import Wide, centred, median, ratio, resample, size, some_channels
 
 _LONGEST_INVERSE = 512  # a pseudo-inverse is cubic in the length
 
@@ -83,7 +83,7 @@ def rounding(
     scale = size(exact)
     error = ratio(size(after - exact), scale)
     spread = [peer.distance for peer in others if peer.resampling != resampling]
-    typical = float(np.median(spread)) if spread else 0.0
+    typical = median(spread) if spread else 0.0
     measures = {"rounding": error}
     if typical:
         measures["rounding_share"] = error / typical

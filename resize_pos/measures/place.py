@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.measures.sampling import Wide, products, size, spread, unit
+from resize_pos.measures.sampling import Wide, median, products, size, spread, unit
 from resize_pos.quick import dataclass
 
 _Number = TypeVar("_Number", bound=np.generic)
@@ -99,7 +99,7 @@ def places(source: Wide, target: Wide) -> dict[str, float]:
     excess = np.maximum(distance - nearest, 0.0)
     measures = {
         "displacement": float(excess.mean()) / max(height, width),
-        "best_cosine": float(np.median(looked.cosine)),
+        "best_cosine": median(looked.cosine),
         "lost_cells": float(np.mean(looked.cosine < LOST)),
     }
     fit = affine(looked, (height, width))
@@ -141,7 +141,7 @@ def _residual(looked: Retrieval, fit: Wide, lengths: tuple[int, int]) -> float |
     centre = (np.array(lengths) - 1) / 2
     slopes = np.nan_to_num(fit[:, :2])
     predicted = np.einsum("nj,ij->ni", looked.expected - centre, slopes) + fit[:, 2] + centre
-    return float(np.median(np.sqrt(((looked.between - predicted)[:, known] ** 2).sum(axis=1))))
+    return median(np.sqrt(((looked.between - predicted)[:, known] ** 2).sum(axis=1)))
 
 
 def _robust_fit(design: Wide, values: Wide) -> Wide:
@@ -153,7 +153,7 @@ def _robust_fit(design: Wide, values: Wide) -> Wide:
         normal = np.einsum("ni,nj->ij", weighted, design)
         solution = np.linalg.lstsq(normal, np.einsum("ni,n->i", weighted, values), rcond=None)[0]
         residual = np.abs(values - np.einsum("ni,i->n", design, solution))
-        scale = max(1.4826 * float(np.median(residual)), 0.25)  # cells: retrieval is in whole ones
+        scale = max(1.4826 * median(residual), 0.25)  # cells: retrieval is in whole ones
         weights = 1 / (1 + (residual / (2.385 * scale)) ** 2)
     return solution
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from resize_pos.conventions import Resampling
 from resize_pos.geometry import Grid
@@ -87,6 +87,13 @@ def size(values: NDArray[np.floating[Any]]) -> float:
     """Give the root of the sum of squares, without BLAS, whose dot product starts threads."""
     flat = np.ascontiguousarray(values).reshape(-1)
     return float(np.sqrt(np.einsum("i,i->", flat, flat)))
+
+
+def median(values: ArrayLike) -> float:
+    """Do what `np.median` does, which would import masked arrays first."""
+    ordered = np.sort(values, axis=None)
+    half = len(ordered) // 2
+    return float((ordered[half] + ordered[~half]) / 2)
 
 
 def ratio(part: float, whole: float, empty: float = 0.0) -> float:
