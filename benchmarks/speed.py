@@ -134,7 +134,8 @@ def _measured(folder: Path, cases: Sequence[Case], repeats: int) -> Run:
 
 def _compute(path: Path, *to: str) -> float:
     command = [sys.executable, "-m", "benchmarks.compute", str(path), *to]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[0])
 
 
 def _cases(folder: Path, small: bool) -> Iterator[Case]:

@@ -115,7 +115,7 @@ class Scratch:
 def apply(
     operator: Operator, array: NDArray[np.float64], axis: int, scratch: Scratch | None = None
 ) -> NDArray[np.float64]:
-    """Resample one axis of an array; the result is C-contiguous, and new unless `scratch` is."""
+    """Resample one axis of an array; C-contiguous, and new unless `scratch` lends it."""
     axis = axis % array.ndim
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     outer, inner = math.prod(before), math.prod(after)

@@ -1,4 +1,4 @@
-"""What the README says about speed is what was measured, three times, with every bar."""
+"""What the README says about speed is what was measured, three times, and every bar was reached."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_the_readme_has_the_worst_of_all_runs() -> None:
     assert [line for line in lines if line not in README] == []
 
 
-def test_every_bar_was_held_against_three_runs() -> None:
+def test_every_bar_was_reached_in_three_runs() -> None:
     text = RESULTS.with_suffix(".md").read_text(encoding="utf-8")
     assert DOCUMENT["machine"] in text
     bars = [line for line in text.splitlines() if re.match(r"\|[^|]+\| [≤≥] ", line)]
     assert len(bars) == 13
     for bar in bars:
-        assert bar.count("✓") + bar.count("✗") == len(DOCUMENT["runs"]) == 3, bar
+        assert bar.count("✓") == len(DOCUMENT["runs"]) == 3, bar
 
 
 def test_the_plot_is_shown_and_can_be_drawn() -> None:

@@ -26,7 +26,7 @@ _WRITER = re.compile(
 ABANDONED_AFTER = 3600.0
 
 # Zombie and dead: such a process has a number until somebody asks how it ended, but writes no more.
-_ENDED = (["Z"], ["X"], ["x"])
+_ENDED = frozenset("ZXx")
 
 
 def stage_path(target: Path) -> Path:
@@ -107,11 +107,7 @@ def _place() -> str:
 
 def _started(process: int) -> int | None:
     """Give a process's start in ticks since boot: its number alone may have been used before."""
-    status = _status(process)
-    try:
-        return int(status[19])
-    except (ValueError, IndexError):
-        return None
+    return _start(_status(process))
 
 
 def _lives(process: int, started: int) -> bool:
@@ -123,9 +119,10 @@ def _lives(process: int, started: int) -> bool:
         return False
     except OSError:  # it belongs to somebody else
         pass
-    if _status(process)[:1] in _ENDED:
+    status = _status(process)
+    if _ENDED.intersection(status[:1]):
         return False
-    now = _started(process)
+    now = _start(status)
     return now is None or not started or now == started
 
 
@@ -136,6 +133,13 @@ def _status(process: int) -> list[str]:
     except OSError:
         return []
     return text.rpartition(")")[2].split()
+
+
+def _start(status: list[str]) -> int | None:
+    try:
+        return int(status[19])
+    except (ValueError, IndexError):
+        return None
 
 
 def _files(stage: Path) -> Iterable[Path]:
