@@ -44,11 +44,11 @@ def test_the_largest_comes_first_and_ties_keep_their_order(tmp_path: Path) -> No
     assert [task.number for task in ordered] == [2, 5, 1, 4, 3, 6]
 
 
-def test_a_dead_worker_fails_its_job_alone(tmp_path: Path) -> None:
-    names = ["a", "doomed", "b", "unlucky", "c", "d", "e"]
+@pytest.mark.parametrize(("deadly", "status"), [("doomed", "failed"), ("unlucky", "resized")])
+def test_a_dead_worker_fails_its_job_alone(deadly: str, status: str, tmp_path: Path) -> None:
+    names = ["a", "b", "c", deadly, "d", "e", "f"]
     events = run_on(lambda: local_processes(2), tasks(names, tmp_path), window=2, fail_fast=False)
-    expected = dict.fromkeys(names, "resized") | {"doomed": "failed"}
-    assert statuses(events) == expected
+    assert statuses(events) == dict.fromkeys(names, "resized") | {deadly: status}
 
 
 def test_jobs_run_in_other_processes(tmp_path: Path) -> None:
