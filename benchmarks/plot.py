@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 _WIDTH, _HEIGHT, _MARGIN = 640, 360, 64
+_BESIDE, _LINE_HEIGHT = 90, 15  # names within so many pixels of each other would overlap
 _COLOURS = ("#8a8f98", "#2f81f7", "#d4760a", "#8957e5")
 
 
@@ -41,14 +42,15 @@ def log_log(series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y
         parts.append(
             f'<text x="{left - 8:.0f}" y="{y + 4:.0f}" text-anchor="end">{10.0**decade:g}</text>'
         )
-    for colour, (name, line) in zip(_COLOURS, series.items(), strict=False):
-        places = [place(*point) for point in sorted(line)]
+    lines = {name: [place(*point) for point in sorted(line)] for name, line in series.items()}
+    names = _apart({name: places[-1] for name, places in lines.items()})
+    for colour, (name, places) in zip(_COLOURS, lines.items(), strict=False):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
         )
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in places]
-        x, y = places[-1]
+        x, y = names[name]
         parts.append(f'<text x="{x + 10:.0f}" y="{y + 4:.0f}" fill="{colour}">{name}</text>')
     parts.append(
         f'<text x="{_WIDTH / 2:.0f}" y="{_HEIGHT - 16}" text-anchor="middle">{x_label}</text>'
@@ -59,6 +61,17 @@ def log_log(series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y
         f'transform="rotate(-90 16 {middle:.0f})">{y_label}</text></svg>\n'
     )
     return "\n".join(parts)
+
+
+def _apart(ends: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Move names down, from the top on, until none lies on another."""
+    placed: dict[str, tuple[float, float]] = {}
+    for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
+        for other_x, other_y in placed.values():
+            if abs(x - other_x) < _BESIDE and y - other_y < _LINE_HEIGHT:
+                y = other_y + _LINE_HEIGHT
+        placed[name] = (x, y)
+    return placed
 
 
 def _decades(values: Iterable[float]) -> tuple[int, int]:

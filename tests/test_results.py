@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from benchmarks.claims import RESULTS, claims
+from benchmarks.plot import log_log
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,3 +35,11 @@ def test_the_plot_is_shown_and_can_be_drawn() -> None:
     assert f"({plot.relative_to(ROOT).as_posix()})" in README
     lines = ElementTree.parse(plot).getroot().findall(".//{http://www.w3.org/2000/svg}polyline")
     assert len(lines) >= 3
+
+
+def test_names_of_lines_that_end_together_do_not_overlap() -> None:
+    together = {"cp": [(10.0, 1.0), (100.0, 2.0)], "ours": [(10.0, 2.0), (100.0, 2.1)]}
+    drawn = ElementTree.fromstring(log_log(together, "MB", "s"))
+    texts = drawn.findall("{http://www.w3.org/2000/svg}text")
+    cp, ours = (float(t.attrib["y"]) for name in together for t in texts if t.text == name)
+    assert cp - ours >= 12
