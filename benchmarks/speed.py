@@ -85,8 +85,8 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     text = (
         f"# What a conversion costs\n\n{machine()}; {date.today()}. Medians of {options.repeats} "
         "interleaved repeats (three of scripts, timm and transformers, twice as many of the "
-        "largest file), the file in the page cache and nothing left to be written. Made by "
-        f"`python -m benchmarks speed --runs {options.runs}`.\n\n"
+        "largest file), of all data only the file at hand in the page cache, nothing left to be "
+        f"written. Made by `python -m benchmarks speed --runs {options.runs}`.\n\n"
         + "\n".join(_bar_table(bars))
         + "\n\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
         + "\n".join(_table(runs[-1].results, sizes))
