@@ -25,6 +25,11 @@ COMPUTED = {
     "5,000 relative tables": ("many_tables.safetensors", "384", "12"),
 }
 
+_LEFT_OUT = (
+    "Memory and bytes beyond the file are those of whole models. The two files that are nothing "
+    "but tables hold these in memory, and grow as they do."
+)
+
 PEERS = ("script", "timm", "transformers")
 
 Results = Mapping[str, Mapping[str, Summary]]
@@ -88,7 +93,8 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
         "largest file), of all data only the file at hand in the page cache, nothing left to be "
         f"written. Made by `python -m benchmarks speed --runs {options.runs}`.\n\n"
         + "\n".join(_bar_table(bars))
-        + "\n\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
+        + f"\n\n{_LEFT_OUT}\n"
+        + "\nThe last run in full; peak RSS in MB, bytes as the process asked for them:\n\n"
         + "\n".join(_table(runs[-1].results, sizes))
         + "\n"
     )

@@ -17,7 +17,7 @@ import pytest
 
 from resize_pos.batch.ledger import NAME, Ledger
 from resize_pos.cli import main
-from resize_pos.containers import Container, open_container
+from resize_pos.containers import Container, open_container, stages
 from tests.builders import raw_tensors, vit, write_safetensors
 from tests.test_imports import HEAVY, loaded_after
 from tests.zoo import tree
@@ -84,6 +84,18 @@ def test_a_second_run_opens_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -
     run(*WORDS)
     monkeypatch.setattr("resize_pos.convert.open_container", None)
     assert run(*WORDS, "--json").statuses == BOTH_CURRENT
+
+
+def test_a_stage_whose_writer_dies_during_the_run_is_removed_at_its_end(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(*WORDS)
+    left = Path("out/sub/.b.safetensors.resize-pos-part")  # of a run that was killed
+    left.touch()
+    lives = [True]
+    monkeypatch.setattr(stages, "is_abandoned", lambda _: not (lives and lives.pop()))
+    assert run(*WORDS, "--json").statuses == BOTH_CURRENT
+    assert not left.exists()
 
 
 def test_a_file_that_was_only_touched_is_still_current(run: Run) -> None:

@@ -13,8 +13,9 @@ from safetensors.torch import save_file
 
 from resize_pos import resize_checkpoint
 from resize_pos.beside import Beside
-from resize_pos.containers import open_container
+from resize_pos.containers import open_container, pickle_walk, torch_zip
 from resize_pos.containers.base import EarlyWriter, Promised
+from resize_pos.containers.pickle_walk import Walked
 from resize_pos.containers.splice import PAGE, STRIDE
 from resize_pos.errors import TableError
 from tests.torch_files import save, state_dict
@@ -107,6 +108,24 @@ def test_a_conversion_does_not_wait_for_its_tables(
     monkeypatch.setattr(type(open_container(tmp_path / name)), "write", late)
     report = resize_checkpoint(tmp_path / name, to_grid="6x10", from_grid="3x5")
     assert report.output is not None and report.output.exists()
+
+
+def test_the_pickle_of_the_copy_is_taken_apart_while_bytes_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FILES["plain.pth"](tmp_path / "plain.pth")
+    threads: list[threading.Thread] = []
+
+    def walk(pickle: bytes) -> Walked:
+        threads.append(threading.current_thread())
+        return pickle_walk.walk(pickle)
+
+    torch_zip._taken_apart.cache_clear()
+    monkeypatch.setattr(torch_zip, "walk", walk)
+    resize_checkpoint(tmp_path / "plain.pth", to_grid="6x10", from_grid="3x5")
+    source, copy = threads
+    assert source is threading.main_thread()
+    assert copy is not source
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])

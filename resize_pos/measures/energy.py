@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from resize_pos.conventions import Method, Resampling
 from resize_pos.kernels import apply, operator
-from resize_pos.measures.sampling import Wide, ratio, size, some_channels
+from resize_pos.measures.sampling import Wide, quantile, ratio, size, some_channels
 
 _LINEAR = Resampling(Method.BILINEAR, antialias=False)
 
@@ -25,7 +25,7 @@ def norm_ratios(source: Wide, target: Wide) -> dict[str, float]:
     before, after = norm_map(source), norm_map(target)
     expected = _stretch(before, after.shape[1], after.shape[2])
     local = np.divide(after, expected, out=np.ones_like(after), where=expected > 0)
-    low, high = (_quantile(local, share) for share in (0.01, 0.99))
+    low, high = (quantile(local, share) for share in (0.01, 0.99))
     mean = ratio(float(after.mean()), float(before.mean()), 1.0)
     measures = {
         "norm_ratio": mean,
@@ -39,12 +39,6 @@ def norm_ratios(source: Wide, target: Wide) -> dict[str, float]:
         if mask.any():
             measures[f"norm_ratio_{name}"] = float(local[:, mask].mean())
     return measures
-
-
-def _quantile(values: Wide, share: float) -> float:
-    """Do what `np.quantile` does, which would import masked arrays first."""
-    ordered = np.sort(values, axis=None)
-    return float(np.interp(share * (ordered.size - 1), np.arange(ordered.size), ordered))
 
 
 def prefix_to_grid(prefix: NDArray[Any], grid: Wide) -> float:

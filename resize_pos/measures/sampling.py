@@ -89,11 +89,15 @@ def size(values: NDArray[np.floating[Any]]) -> float:
     return float(np.sqrt(np.einsum("i,i->", flat, flat)))
 
 
-def median(values: ArrayLike) -> float:
-    """Do what `np.median` does, which would import masked arrays first."""
+def quantile(values: ArrayLike, share: float) -> float:
+    """Do what `np.quantile` does, which would import masked arrays first."""
     ordered = np.sort(values, axis=None)
-    half = len(ordered) // 2
-    return float((ordered[half] + ordered[~half]) / 2)
+    return float(np.interp(share * (ordered.size - 1), np.arange(ordered.size), ordered))
+
+
+def median(values: ArrayLike) -> float:
+    """Give the value in the middle."""
+    return quantile(values, 0.5)
 
 
 def ratio(part: float, whole: float, empty: float = 0.0) -> float:
