@@ -348,6 +348,15 @@ def test_a_header_beyond_the_limit_is_refused(file: Path) -> None:
         SafetensorsFile.open(file)
 
 
+def test_a_missing_file_is_looked_for_in_a_stated_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ContainerError) as caught:
+        SafetensorsFile.open(Path("gone.safetensors"))
+    assert caught.value.hint == f"Looked for {tmp_path / 'gone.safetensors'}"
+
+
 def test_missing_files_folders_and_pipes_are_container_errors(tmp_path: Path) -> None:
     with pytest.raises(ContainerError, match=r"gone\.safetensors: no such file"):
         SafetensorsFile.open(tmp_path / "gone.safetensors")

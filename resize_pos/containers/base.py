@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from resize_pos.errors import ContainerError
 from resize_pos.quick import dataclass
 from resize_pos.tensors import TensorInfo
 
@@ -120,6 +121,11 @@ class PartialReader(Protocol):
 
     def peek(self, name: str, start: int, count: int) -> bytes:
         """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+
+
+def missing(path: Path) -> ContainerError:
+    """Say that nothing is there, and where that is."""
+    return ContainerError(f"{path.name}: no such file.", f"Looked for {path.absolute()}")
 
 
 def peek_into(container: Container, name: str, start: int, count: int) -> bytes:

@@ -18,7 +18,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied
+from resize_pos.containers.base import Copied, missing
 from resize_pos.containers.npz_archive import LONGEST_COMMENT, Member, lay_out, read_members
 from resize_pos.containers.splice import write_spliced
 from resize_pos.errors import ContainerError, TableError
@@ -87,7 +87,7 @@ class NpzFile:
                 with zipfile.ZipFile(file) as archive:
                     arrays, opaque = _read_headers(archive, members)
         except FileNotFoundError:
-            raise ContainerError(f"{path.name}: no such file.", f"Looked for {path}") from None
+            raise missing(path) from None
         except OSError as error:
             raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
         except ContainerError as fact:

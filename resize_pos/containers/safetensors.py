@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied, Promised
+from resize_pos.containers.base import Copied, Promised, missing
 from resize_pos.containers.safetensors_header import (
     LONGEST_HEADER,
     METADATA,
@@ -65,7 +65,7 @@ class SafetensorsFile:
             metadata = check_metadata(header.get(METADATA))
             tensors, spans = check_tensors(header, stamp[0] - start)
         except FileNotFoundError:
-            raise ContainerError(f"{path.name}: no such file.", f"Looked for {path}") from None
+            raise missing(path) from None
         except OSError as error:
             raise _unreadable(path, error) from error
         except ContainerError as fact:

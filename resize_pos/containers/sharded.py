@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Container, Copied, peek_into
+from resize_pos.containers.base import Container, Copied, missing, peek_into
 from resize_pos.containers.carry import (
     carry_over,
     require_bare,
@@ -157,7 +157,7 @@ def _read_index(path: Path) -> tuple[str, dict[str, str]]:
         text = path.read_bytes().decode("utf-8")
         document = parse(text)
     except FileNotFoundError:
-        raise ContainerError(f"{path.name}: no such file.", f"Looked for {path}") from None
+        raise missing(path) from None
     except OSError as error:
         raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

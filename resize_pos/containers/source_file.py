@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from resize_pos.containers.base import missing
 from resize_pos.errors import ContainerError
 from resize_pos.quick import dataclass
 
@@ -29,7 +30,7 @@ class SourceFile:
         try:
             status = path.stat()
         except FileNotFoundError:
-            raise ContainerError(f"{path.name}: no such file.", f"Looked for {path}") from None
+            raise missing(path) from None
         except OSError as error:
             raise cls._unreadable(path, error) from error
         if not stat.S_ISREG(status.st_mode):
