@@ -32,7 +32,7 @@ PATCH_DROP = (0.5, 0.8)
 
 def build(height: int = HEIGHT, width: int = WIDTH, patch_drop: float = 0.0) -> nn.Module:
     """Build the untrained model for an input of `height` × `width` pixels."""
-    from resize_pos.timm_models import import_timm
+    from resize_pos.verify.timm import import_timm
 
     import_timm()
     from timm.models.vision_transformer import VisionTransformer

@@ -12,11 +12,11 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
-from resize_pos.compute import measured, transformed
-from resize_pos.containers import open_container
-from resize_pos.convert import locate
-from resize_pos.plan import make_plan
-from resize_pos.request import Request
+from resize_pos.containers.detect import open_container
+from resize_pos.core.request import Request
+from resize_pos.planning.plan import make_plan
+from resize_pos.run.compute import measured, transformed
+from resize_pos.run.job import locate
 
 
 def main() -> None:

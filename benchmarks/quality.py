@@ -28,14 +28,14 @@ from torch.nn import functional
 from benchmarks import clothes
 from benchmarks.damage import DAMAGE, honest
 from resize_pos.api import resize_table
-from resize_pos.conventions import CONVENTIONS
-from resize_pos.families import custom_family
-from resize_pos.geometry import Grid
-from resize_pos.operations import Resample
-from resize_pos.tables import Action, PositionTable, Step
-from resize_pos.tensors import TensorInfo
-from resize_pos.verdict import worst
-from resize_pos.verification import explain
+from resize_pos.core.conventions import CONVENTIONS
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Resample
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import custom_family
+from resize_pos.families.tables import Action, PositionTable, Step
+from resize_pos.quality.verdict import worst
+from resize_pos.verify.against_source import explain
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "sample_checkpoints"
@@ -175,7 +175,7 @@ def step_for(table: NDArray[Any], source: tuple[int, int], target: tuple[int, in
 
 
 def rows(setup: Model, limit: int | None) -> Iterator[Row]:
-    from resize_pos.measures.table import Neighbours
+    from resize_pos.quality.measures.table import Neighbours
 
     table = setup.state["pos_embed"][0].numpy()
     infos = {n: TensorInfo(n, tuple(t.shape), "F32") for n, t in setup.state.items()}

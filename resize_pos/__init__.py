@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
-from resize_pos.errors import ResizePosError
+from resize_pos.core.errors import ResizePosError
 
 if TYPE_CHECKING:
     from resize_pos.api import (

@@ -8,33 +8,33 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from resize_pos.containers import open_container
 from resize_pos.containers.base import Container
-from resize_pos.convert import Job, locate, run
-from resize_pos.errors import TableError, UsageError
-from resize_pos.families import Role
-from resize_pos.geometry import Grid
-from resize_pos.health import Health
-from resize_pos.layout import Layout
-from resize_pos.locate import locate_tables
-from resize_pos.plan import make_plan
-from resize_pos.quick import dataclass
+from resize_pos.containers.detect import open_container
+from resize_pos.containers.sources import resolve_source
+from resize_pos.core.axes import Layout
+from resize_pos.core.errors import TableError, UsageError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling
+from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Located
+from resize_pos.planning.locate import locate_tables
+from resize_pos.planning.plan import make_plan
+from resize_pos.planning.rules.base import Surroundings
+from resize_pos.quality.table_health import Health
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.groups import likeness
-from resize_pos.report.value import Report
-from resize_pos.request import GridLike, Request, SizeLike, choose_resampling
-from resize_pos.rules.base import Surroundings
-from resize_pos.sources import resolve_source
-from resize_pos.tables import Located
-from resize_pos.tensors import DTYPES, TensorInfo
+from resize_pos.report.report import Report
+from resize_pos.run.job import Job, locate, run
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from resize_pos.comparison import Comparison
-    from resize_pos.pictures import TablePictures
-    from resize_pos.report.verified import Verified
+    from resize_pos.quality.pictures import TablePictures
+    from resize_pos.report.verify_report import Verified
+    from resize_pos.verify.compare import Comparison
 
 PathLike = str | os.PathLike[str]
 
@@ -94,7 +94,7 @@ def inspect_checkpoint(
     located = locate(container, Request.make(**options))
     found = {}
     if health:
-        from resize_pos.health import examine
+        from resize_pos.quality.table_health import examine
 
         for table in located.tables:
             if DTYPES[table.tensor.dtype].floating:
@@ -106,7 +106,7 @@ def inspect_checkpoint(
 
 def _draw(container: Container, located: Located) -> dict[str, TablePictures]:
     """Compute what there is to see of each kind of table; of several alike, of the first."""
-    from resize_pos.pictures import picture_table
+    from resize_pos.quality.pictures import picture_table
 
     first = {likeness(table): table for table in reversed(located.tables)}
     return {
@@ -162,8 +162,8 @@ def verify_checkpoint(
 
     `options` state what is known of the source, `to` (or `to_grid`) what is known of the output.
     """
-    from resize_pos.report.verified import Verified
-    from resize_pos.verification import verify_output
+    from resize_pos.report.verify_report import Verified
+    from resize_pos.verify.against_source import verify_output
 
     request = Request.make(to=to, **options)
     ours = open_container(Path(output))
@@ -176,9 +176,9 @@ def verify_checkpoint(
     held = None if source is None else verify_output(ours, source, request, locate)
     if model is None:
         return Verified(ours.path, held)
-    from resize_pos.probe import image_files, probe
-    from resize_pos.timm_models import ModelSpec, forward_once, load_strictly
-    from resize_pos.verification import image_size, of_output
+    from resize_pos.verify.against_source import image_size, of_output
+    from resize_pos.verify.images import image_files, probe
+    from resize_pos.verify.timm import ModelSpec, forward_once, load_strictly
 
     files = () if images is None else image_files(Path(images))
     spec = ModelSpec.parse(model, tuple(model_args))
@@ -194,7 +194,7 @@ def compare_checkpoints(
     *paths: PathLike, to: SizeLike | None = None, **options: Unpack[Options]
 ) -> Comparison:
     """Put versions of the same tables side by side: files, or one source by every convention."""
-    from resize_pos.comparison import compare_conventions, compare_files
+    from resize_pos.verify.compare import compare_conventions, compare_files
 
     request = Request.make(to=to, **options)
     containers = [open_container(Path(path)) for path in paths]
@@ -211,8 +211,8 @@ def resize_state_dict(
     **options: Unpack[Options],
 ) -> dict[str, torch.Tensor]:
     """Transfer tensors in memory; every tensor that is not resized is passed through as it is."""
-    from resize_pos.execute import transform
-    from resize_pos.verify import require_finite, require_plausible
+    from resize_pos.transforms.execute import transform
+    from resize_pos.verify.output_check import require_finite, require_plausible
 
     request = Request.make(to=to, **options)
     infos = {name: _info(name, tensor) for name, tensor in state_dict.items()}
@@ -303,7 +303,7 @@ def _info(name: str, tensor: object) -> TensorInfo | None:
 def _to_numpy(tensor: torch.Tensor, dtype: str) -> NDArray[Any]:
     import torch
 
-    from resize_pos.tensors import numpy_dtype
+    from resize_pos.core.tensors import numpy_dtype
 
     raw = tensor.detach().cpu().contiguous().reshape(-1)  # a single number has no axis to view
     return raw.view(torch.uint8).numpy().view(numpy_dtype(dtype)).reshape(tuple(tensor.shape))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import vit, write_safetensors
+from tests.support.builders import vit, write_safetensors
 
 
 def _declare_torchvision_operators() -> None:

@@ -1,5 +1,5 @@
 """`python -m resize_pos.cli`."""
 
-from resize_pos.cli import main
+from resize_pos.cli.app import main
 
 main()

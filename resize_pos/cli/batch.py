@@ -11,14 +11,7 @@ from typing import Any
 
 import click
 
-from resize_pos.batch.jobs import collect
-from resize_pos.batch.ledger import Ledger
-from resize_pos.batch.manifest import read_manifest
-from resize_pos.batch.pools import usable_cores
-from resize_pos.batch.run import Batch, plan_all, prepare, run_all
-from resize_pos.batch.summary import Summary, batch_document, job_document
-from resize_pos.batch.work import FAILED, Outcome
-from resize_pos.cli._options import (
+from resize_pos.cli.options import (
     DEBUG_OPTION,
     LENGTH_OPTIONS,
     METHOD_OPTIONS,
@@ -28,11 +21,18 @@ from resize_pos.cli._options import (
     make_job,
     request_options,
 )
-from resize_pos.cli._progress import Progress, open_progress
-from resize_pos.cli._terminal import say
-from resize_pos.convert import Job
-from resize_pos.errors import UsageError
-from resize_pos.report.batch_files import require_batch_report_targets, write_batch_reports
+from resize_pos.cli.progress import Progress, open_progress
+from resize_pos.cli.terminal import say
+from resize_pos.core.errors import UsageError
+from resize_pos.report.batch import require_batch_report_targets, write_batch_reports
+from resize_pos.run.batch.jobs import collect
+from resize_pos.run.batch.ledger import Ledger
+from resize_pos.run.batch.manifest import read_manifest
+from resize_pos.run.batch.pools import usable_cores
+from resize_pos.run.batch.run import Batch, plan_all, prepare, run_all
+from resize_pos.run.batch.summary import Summary, batch_document, job_document
+from resize_pos.run.batch.work import FAILED, Outcome
+from resize_pos.run.job import Job
 
 _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
 
@@ -126,7 +126,7 @@ def command(
     if form == "github":
         _annotate(summary, document)
     elif form == "text" and not quiet:
-        from resize_pos.cli._render_batch import show_summary
+        from resize_pos.cli.render_batch import show_summary
 
         show_summary(summary)
     ctx.exit(summary.exit_code)
@@ -173,7 +173,7 @@ def _follow(
         elif quiet and event.status != FAILED:
             click.echo(str(event.task.target))
         elif not quiet and not progress.visible:
-            from resize_pos.cli._render_batch import outcome_line
+            from resize_pos.cli.render_batch import outcome_line
 
             click.echo(f"[{len(outcomes)}/{total}] {outcome_line(event)}", err=True)
         if quiet and event.status == FAILED:
@@ -181,8 +181,8 @@ def _follow(
 
 
 def _annotate(summary: Summary, document: dict[str, Any]) -> None:
-    from resize_pos.cli._github import annotate, append_summary
-    from resize_pos.report.batch_files import batch_markdown, count_words
+    from resize_pos.cli.github import annotate, append_summary
+    from resize_pos.report.batch import batch_markdown, count_words
 
     for outcome in (*summary.failed, *summary.warned):
         level = "fail" if outcome.status == FAILED else outcome.verdict

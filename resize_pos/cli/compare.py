@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
 
 
 @click.command("compare")
@@ -30,13 +30,13 @@ def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> Non
     tables are resized in memory; nothing is written.
     """
     from resize_pos.api import compare_checkpoints
-    from resize_pos.report.compared import comparison_document
+    from resize_pos.report.compare_report import comparison_document
 
     comparison = compare_checkpoints(*checkpoints, **given(**options))
     if as_json:
         document = comparison_document(comparison)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    from resize_pos.cli._verified import show_comparison
+    from resize_pos.cli.render_verify import show_comparison
 
     show_comparison(comparison)

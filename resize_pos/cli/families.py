@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION
-from resize_pos.errors import UsageError
-from resize_pos.families import Family
-from resize_pos.registry import known_families
+from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION
+from resize_pos.core.errors import UsageError
+from resize_pos.families.family import Family
+from resize_pos.families.registry import known_families
 
 
 @click.command("families")
@@ -27,14 +27,14 @@ def command(as_json: bool, markdown: bool) -> None:
     if as_json and markdown:
         raise UsageError("--json and --markdown exclude each other.")
     if markdown:
-        from resize_pos.report.registry import families_markdown
+        from resize_pos.report.families_page import families_markdown
 
         click.echo(families_markdown(known_families()), nl=False)
         return
     if as_json:
         click.echo(json.dumps([_document(f) for f in known_families()], indent=2))
         return
-    from resize_pos.cli._render import show_families
+    from resize_pos.cli.render import show_families
 
     show_families(known_families())
 

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from resize_pos.api import Inspection, inspect_checkpoint
-from resize_pos.cli._options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
-from resize_pos.errors import UsageError
-from resize_pos.report.as_json import health_document, table_document
-from resize_pos.tables import PositionTable
+from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.core.errors import UsageError
+from resize_pos.families.tables import PositionTable
+from resize_pos.report.json import health_document, table_document
 
 
 @click.command("inspect")
@@ -47,7 +47,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_document(inspection), indent=2, ensure_ascii=False))
         return
-    from resize_pos.cli._render import show_inspection
+    from resize_pos.cli.render import show_inspection
 
     show_inspection(inspection, verbose=verbose)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from resize_pos.cli._github import annotated
-from resize_pos.cli._options import (
+from resize_pos.cli.github import annotated
+from resize_pos.cli.options import (
     DEBUG_OPTION,
     LENGTH_OPTIONS,
     METHOD_OPTIONS,
@@ -19,10 +19,10 @@ from resize_pos.cli._options import (
     command_line,
     make_job,
 )
-from resize_pos.convert import run
-from resize_pos.errors import UsageError
+from resize_pos.core.errors import UsageError
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
-from resize_pos.report.value import Report
+from resize_pos.report.report import Report
+from resize_pos.run.job import run
 
 
 @click.command("resize")
@@ -76,7 +76,7 @@ def command(
         report = run(job)
         write_reports(report, reports, command_line(ctx))
     if form == "json":
-        from resize_pos.report.as_json import report_json
+        from resize_pos.report.json import report_json
 
         click.echo(report_json(report))
     elif form == "github":
@@ -84,14 +84,14 @@ def command(
     elif quiet:
         click.echo(str(report.output or report.source))
     else:
-        from resize_pos.cli._render import show_report
+        from resize_pos.cli.render import show_report
 
         show_report(report, verbose=verbose)
     ctx.exit(report.exit_code(strict=strict))
 
 
 def _annotate(report: Report) -> None:
-    from resize_pos.cli._github import annotate_checks, append_summary
+    from resize_pos.cli.github import annotate_checks, append_summary
     from resize_pos.report.files import report_markdown
 
     where = report.source if report.output is None else report.output

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resize_pos.cli._github import annotated
-from resize_pos.cli._options import (
+from resize_pos.cli.github import annotated
+from resize_pos.cli.options import (
     DEBUG_OPTION,
     FORMAT_OPTION,
     JSON_OPTION,
@@ -17,10 +17,10 @@ from resize_pos.cli._options import (
     command_line,
     given,
 )
-from resize_pos.errors import UsageError
+from resize_pos.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from resize_pos.report.verified import Verified
+    from resize_pos.report.verify_report import Verified
 
 
 @click.command("verify")
@@ -132,7 +132,7 @@ def command(
             **given(**options),
         )
         if reports:
-            from resize_pos.report.verified_page import write_verified
+            from resize_pos.report.verify_page import write_verified
 
             write_verified(verified, reports, command_line(ctx))
     _show(verified, form, verbose=verbose)
@@ -141,18 +141,18 @@ def command(
 
 def _show(verified: Verified, form: str, *, verbose: bool) -> None:
     if form == "json":
-        from resize_pos.report.verified import verified_document
+        from resize_pos.report.verify_report import verified_document
 
         document = verified_document(verified)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     elif form == "github":
-        from resize_pos.cli._github import annotate_checks, append_summary
+        from resize_pos.cli.github import annotate_checks, append_summary
 
         checks = () if verified.against is None else verified.against.checks
         annotate_checks(checks, verified.output, f"verified: {verified.verdict.value}")
         append_summary(f"## resize-pos verify\n\n`{verified.output}`: {verified.verdict.value}")
     else:
-        from resize_pos.cli._verified import show_verified
+        from resize_pos.cli.render_verify import show_verified
 
         show_verified(verified, verbose=verbose)
 
@@ -160,11 +160,11 @@ def _show(verified: Verified, form: str, *, verbose: bool) -> None:
 def _say_fit(
     checkpoint: Path, size: str | None, config: Path | None, form: str, options: dict[str, Any]
 ) -> bool:
-    from resize_pos.configs import read_config_sizes
-    from resize_pos.containers import open_container
-    from resize_pos.convert import locate
-    from resize_pos.fit import fit, fit_config
-    from resize_pos.request import Request
+    from resize_pos.configs.read import read_config_sizes
+    from resize_pos.containers.detect import open_container
+    from resize_pos.core.request import Request
+    from resize_pos.run.job import locate
+    from resize_pos.verify.size_check import fit, fit_config
 
     request = Request.make(**options, to=size) if size else Request.make(**options)
     located = locate(open_container(checkpoint), request)
@@ -182,7 +182,7 @@ def _say_fit(
         }
         click.echo(json.dumps(document, ensure_ascii=False))
     elif form == "github":
-        from resize_pos.cli._github import annotate, append_summary
+        from resize_pos.cli.github import annotate, append_summary
 
         annotate("ok" if answer.fits else "fail", words, file=checkpoint, title="resize-pos verify")
         append_summary(f"- {words}")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from resize_pos.errors import ContainerError
-from resize_pos.quick import dataclass
-from resize_pos.tensors import TensorInfo
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

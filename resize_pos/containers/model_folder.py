@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from resize_pos.containers.base import WEIGHT_SUFFIXES, Container, Copied, peek_into
-from resize_pos.containers.carry import carry_over, require_inside, require_no_pointer
+from resize_pos.containers.io.link_or_copy import carry_over, require_inside, require_no_pointer
 from resize_pos.containers.sharded import Opener, ShardedCheckpoint, is_index
-from resize_pos.errors import ContainerError, TableError
-from resize_pos.quick import dataclass
-from resize_pos.tensors import TensorInfo
+from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.base import Container, Copied, missing, peek_into
-from resize_pos.containers.carry import (
+from resize_pos.containers.io.link_or_copy import (
     carry_over,
     require_bare,
     require_inside,
     require_no_pointer,
 )
-from resize_pos.errors import ContainerError, TableError
-from resize_pos.json_text import parse, replace_value
-from resize_pos.quick import dataclass
-from resize_pos.tensors import TensorInfo
+from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import parse, replace_value
+from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,5 +1,5 @@
 """The outcome of a run as a value, and its writers."""
 
-from resize_pos.report.value import FineTune, Report, Status, TableReport
+from resize_pos.report.report import FineTune, Report, Status, TableReport
 
 __all__ = ["FineTune", "Report", "Status", "TableReport"]

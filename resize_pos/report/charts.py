@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from resize_pos.pictures import Curve
-from resize_pos.quick import dataclass
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.quality.pictures import Curve
 
 _WIDTH, _HEIGHT = 330, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 10, 12, 40

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from resize_pos.quick import dataclass
+from resize_pos.core.fast_dataclass import dataclass
 
 Colour = tuple[int, int, int]
 

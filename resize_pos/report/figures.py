@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resize_pos.families import Role
-from resize_pos.pictures import Curve, Map, SimilarityMap, StepPictures, TablePictures
-from resize_pos.quick import dataclass
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.families.family import Role
+from resize_pos.quality.pictures import Curve, Map, SimilarityMap, StepPictures, TablePictures
 from resize_pos.report.charts import Axis, Line, Mark, counted, line_chart, linear, powers
 from resize_pos.report.colours import CIVIDIS, COSINES, VIRIDIS, Colour, Scale, gradient
 from resize_pos.report.png import data_uri, encode_map

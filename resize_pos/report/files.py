@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from resize_pos.errors import OutputError, UsageError
-from resize_pos.report.as_json import report_json
-from resize_pos.report.value import Report
+from resize_pos.core.errors import OutputError, UsageError
+from resize_pos.report.json import report_json
+from resize_pos.report.report import Report
 
 SUFFIXES = (".json", ".html", ".md")
 _SPELLINGS = {".htm": ".html", ".markdown": ".md"}
@@ -66,8 +66,8 @@ def write_files(writers: Mapping[str, Callable[[], str]], paths: Iterable[Path])
 
 
 def _html(report: Report, command: str | None) -> str:
-    from resize_pos.report.as_html import page_html
     from resize_pos.report.figures import draw
+    from resize_pos.report.html import page_html
     from resize_pos.report.page import resize_page
 
     figures = {
@@ -79,7 +79,7 @@ def _html(report: Report, command: str | None) -> str:
 
 
 def _markdown(report: Report, command: str | None) -> str:
-    from resize_pos.report.as_markdown import page_markdown
+    from resize_pos.report.markdown import page_markdown
     from resize_pos.report.page import resize_page
 
     return page_markdown(resize_page(report, command))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from resize_pos.families import Role
-from resize_pos.geometry import Grid
-from resize_pos.measures.catalogue import Peer
-from resize_pos.quick import dataclass
-from resize_pos.tables import Action, PositionTable, Step
-from resize_pos.verdict import Check, Level, worst
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action, PositionTable, Step
+from resize_pos.quality.measures.catalogue import Peer
+from resize_pos.quality.verdict import Check, Level, worst
 
 _ORDER = (Level.OK, Level.WARN, Level.FAIL)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from resize_pos._version import __version__
-from resize_pos.advice import PUBLISHED, Published
-from resize_pos.conventions import CONVENTIONS
-from resize_pos.families import Role
-from resize_pos.measures.catalogue import MEASURES, Peer
-from resize_pos.quick import dataclass
+from resize_pos.containers.sources import source_name
+from resize_pos.core.conventions import CONVENTIONS
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action, Step
+from resize_pos.quality.measures.catalogue import MEASURES, Peer
+from resize_pos.quality.verdict import LABEL, Check
+from resize_pos.report.fine_tuning import PUBLISHED, Published
 from resize_pos.report.groups import (
     Group,
     Judged,
@@ -20,10 +23,7 @@ from resize_pos.report.groups import (
     reasons_in_words,
     treatment_words,
 )
-from resize_pos.report.value import Report, Status
-from resize_pos.sources import source_name
-from resize_pos.tables import Action, Step
-from resize_pos.verdict import LABEL, Check
+from resize_pos.report.report import Report, Status
 
 PLANNED, UNCHANGED = "planned", "unchanged"  # beside ok, warn and fail
 

@@ -6,7 +6,7 @@ import base64
 import struct
 import zlib
 
-from resize_pos.pictures import Map
+from resize_pos.quality.pictures import Map
 from resize_pos.report.colours import Colour, Scale
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"

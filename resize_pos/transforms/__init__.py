@@ -1,1 +1,1 @@
-"""One module per kind of table; each is pure: arrays and a geometry in, an array out."""
+"""Arrays in, arrays out: the resampling operators, and one module per kind of table."""

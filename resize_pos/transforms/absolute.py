@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.conventions import Resampling
-from resize_pos.errors import GeometryError, TableError
-from resize_pos.geometry import Grid
-from resize_pos.kernels import Operator, Scratch, apply, operator
-from resize_pos.layout import Layout, Unfolded
-from resize_pos.tensors import DTYPES
+from resize_pos.core.axes import Layout, Unfolded
+from resize_pos.core.conventions import Resampling
+from resize_pos.core.errors import GeometryError, TableError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.tensors import DTYPES
+from resize_pos.transforms.kernels import Operator, Scratch, apply, operator
 
 _FLOATING = {dtype.numpy for dtype in DTYPES.values() if dtype.floating}
 _BLOCK = 1 << 16  # elements rounded at a time

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.errors import TableError
-from resize_pos.geometry import Grid
-from resize_pos.operations import Extent, Rebuild
+from resize_pos.core.errors import TableError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Extent, Rebuild
 from resize_pos.transforms.log_coords import rebuild_log_coordinates
 from resize_pos.transforms.rope import rebuild_rotary
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.conventions import Resampling
-from resize_pos.errors import ResizePosError, UsageError
-from resize_pos.geometry import Grid
-from resize_pos.kernels import operator
+from resize_pos.core.conventions import Resampling
+from resize_pos.core.errors import ResizePosError, UsageError
+from resize_pos.core.geometry import Grid
+from resize_pos.transforms.kernels import operator
 
 if TYPE_CHECKING:
     import torch

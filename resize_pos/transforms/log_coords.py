@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.errors import TableError
-from resize_pos.geometry import Grid
-from resize_pos.operations import Rebuild
+from resize_pos.core.errors import TableError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Rebuild
 
 _SPAN = 8.0  # the outermost offset of the trained window
 _TOLERANCE = 1e-6

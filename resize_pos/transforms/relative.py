@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.conventions import Method, OffsetMethod, OffsetResampling, Resampling, Spacing
-from resize_pos.geometry import Grid
-from resize_pos.kernels import Operator, apply, operator
-from resize_pos.layout import Layout, Unfolded
-from resize_pos.progression import source_offsets
+from resize_pos.core.axes import Layout, Unfolded
+from resize_pos.core.conventions import Method, OffsetMethod, OffsetResampling, Resampling, Spacing
+from resize_pos.core.geometry import Grid
 from resize_pos.transforms.absolute import round_once, widen
+from resize_pos.transforms.kernels import Operator, apply, operator
+from resize_pos.transforms.progression import source_offsets
 from resize_pos.transforms.spline import linear_at, spline_at
 
 _METHODS = {

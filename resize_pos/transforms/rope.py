@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.errors import TableError
-from resize_pos.geometry import Grid
-from resize_pos.operations import Rebuild
+from resize_pos.core.errors import TableError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Rebuild
 
 _THETA = 10000.0
 _LONGEST = 1024  # positions of a pretraining grid's side that are tried

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.layout import Layout
+from resize_pos.core.axes import Layout
 
 
 def set_rows(array: NDArray[Any], layout: Layout, rows: int) -> NDArray[Any]:

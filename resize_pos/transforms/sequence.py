@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.errors import GeometryError
-from resize_pos.geometry import Grid
-from resize_pos.kernels import Operator, apply, operator
-from resize_pos.layout import Layout, Unfolded
-from resize_pos.operations import Fill, Lengthen, LengthMethod
+from resize_pos.core.axes import Layout, Unfolded
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Fill, Lengthen, LengthMethod
 from resize_pos.transforms.absolute import round_once, widen
+from resize_pos.transforms.kernels import Operator, apply, operator
 
 
 def resize_sequence(

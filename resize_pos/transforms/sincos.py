@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.geometry import Grid
-from resize_pos.layout import Layout, Unfolded
-from resize_pos.operations import SinCos, SinCosMode, SinCosTable
-from resize_pos.quick import dataclass
+from resize_pos.core.axes import Layout, Unfolded
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import SinCos, SinCosMode, SinCosTable
 from resize_pos.transforms.absolute import round_once
 
 _BASE = 10000.0

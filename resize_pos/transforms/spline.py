@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.kernels import Operator
+from resize_pos.transforms.kernels import Operator
 
 _CUBIC = 3
 

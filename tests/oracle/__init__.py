@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 
-from resize_pos.conventions import Coordinates, Method, Resampling
-from resize_pos.geometry import Grid
+from resize_pos.core.conventions import Coordinates, Method, Resampling
+from resize_pos.core.geometry import Grid
 
 
 def interpolate(

@@ -13,15 +13,15 @@ from unittest import mock
 
 import torch
 
-from resize_pos.configs import config_sizes
-from resize_pos.errors import ResizePosError
-from resize_pos.families import Role
-from resize_pos.locate import locate_tables
-from resize_pos.plan import Plan, make_plan
-from resize_pos.request import Request
-from resize_pos.rules.base import Surroundings
-from resize_pos.tensors import TensorInfo
-from resize_pos.text_configs import texts_of
+from resize_pos.configs.read import config_sizes
+from resize_pos.configs.text_read import texts_of
+from resize_pos.core.errors import ResizePosError
+from resize_pos.core.request import Request
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Role
+from resize_pos.planning.locate import locate_tables
+from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.planning.rules.base import Surroundings
 
 Shapes = Mapping[str, tuple[int, ...]]
 Pair = tuple[int, int]

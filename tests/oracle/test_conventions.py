@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 
-from resize_pos.conventions import CONVENTIONS
-from resize_pos.geometry import Grid
-from resize_pos.layout import Layout
+from resize_pos.core.axes import Layout
+from resize_pos.core.conventions import CONVENTIONS
+from resize_pos.core.geometry import Grid
 from resize_pos.transforms.absolute import resize_absolute
 
 PATCH, CHANNELS = 4, 16

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from resize_pos.api import resize_checkpoint, resize_state_dict
-from resize_pos.errors import ResizePosError
-from tests.builders import raw_tensors
+from resize_pos.core.errors import ResizePosError
 from tests.oracle.relative_models import SWIN, Tensors, hf_donut, timm_model
+from tests.support.builders import raw_tensors
 
 hf_donut_any: Any = hf_donut  # save_pretrained is transformers' own
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -359,8 +359,8 @@ def test_rotary_parameters_that_no_resolution_decides_are_kept_with_the_reason(
 
 def test_the_buffers_are_what_the_definitions_say() -> None:
     """Each formula against a slow definition, on a window that is not square."""
-    from resize_pos.geometry import Grid
-    from resize_pos.operations import Extent
+    from resize_pos.core.geometry import Grid
+    from resize_pos.core.operations import Extent
     from resize_pos.transforms.derived import _EXACT
 
     grid = Grid(3, 4)

@@ -18,7 +18,7 @@ from timm.layers import resample_abs_pos_embed_nhwc
 from timm.models.nest import Nest, resize_pos_embed
 
 from resize_pos import ResizePosError, resize_state_dict
-from tests.builders import flat
+from tests.support.builders import flat
 
 State = dict[str, torch.Tensor]
 CLOSE: dict[str, Any] = {"rtol": 0.0, "atol": 1e-5}

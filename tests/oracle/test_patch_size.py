@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from timm.layers import resample_patch_embed
 
 from resize_pos import ResizePosError, resize_checkpoint, resize_state_dict
-from resize_pos.conventions import DEFAULT
-from resize_pos.geometry import Grid
-from resize_pos.layout import Layout
-from resize_pos.transforms.kernel import resize_kernel
+from resize_pos.core.axes import Layout
+from resize_pos.core.conventions import DEFAULT
+from resize_pos.core.geometry import Grid
+from resize_pos.transforms.patch_kernel import resize_kernel
 
 SIZES = [((16, 16), (8, 12)), ((8, 8), (16, 20)), ((14, 14), (16, 16)), ((6, 10), (6, 5))]
 SMALL = {"embed_dim": 48, "depth": 1, "num_heads": 3, "num_classes": 0}

@@ -82,7 +82,7 @@ def test_bug_21_the_cubic_rule_works_without_scipys_interp2d() -> None:
 
     with pytest.raises(NotImplementedError):
         interpolate.interp2d([0, 1, 2, 3], [0, 1, 2, 3], np.zeros((4, 4)), kind="cubic")
-    from resize_pos.progression import source_offsets
+    from resize_pos.transforms.progression import source_offsets
 
     name = "blocks.0.attn.relative_position_bias_table"
     table = torch.randn(49 + 3, 2)

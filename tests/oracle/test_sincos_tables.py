@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from resize_pos import resize_checkpoint
-from resize_pos.geometry import Grid
-from resize_pos.tables import Action
-from tests.builders import raw_tensors, vit, write_safetensors
+from resize_pos.core.geometry import Grid
+from resize_pos.families.tables import Action
+from tests.support.builders import raw_tensors, vit, write_safetensors
 
 CHANNELS = 48
 Single = NDArray[np.float32]

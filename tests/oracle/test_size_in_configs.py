@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resize_pos.api import inspect_checkpoint, resize_checkpoint
-from resize_pos.containers import open_container
+from resize_pos.containers.detect import open_container
 from tests.oracle.relative_more import hf_levit, hf_seggpt
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")

@@ -15,7 +15,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from resize_pos import resize_checkpoint
-from tests.builders import raw_tensors
+from tests.support.builders import raw_tensors
 
 Build = Callable[[tuple[int, int]], Any]
 SMALL = {"embed_dim": 48, "depth": 1, "num_heads": 3, "num_classes": 0}

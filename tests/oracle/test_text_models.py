@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from resize_pos import resize_checkpoint
-from tests.builders import raw_tensors
+from tests.support.builders import raw_tensors
 
 BODY = {
     "hidden_size": 32,

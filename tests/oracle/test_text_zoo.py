@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import transformers as hf
 
-from resize_pos.errors import ResizePosError
-from resize_pos.locate import locate_tables
-from resize_pos.plan import make_plan
-from resize_pos.request import Request
-from resize_pos.rules.base import Surroundings
-from resize_pos.tables import Action
-from resize_pos.tensors import TensorInfo
-from resize_pos.text_configs import texts_of
+from resize_pos.configs.text_read import texts_of
+from resize_pos.core.errors import ResizePosError
+from resize_pos.core.request import Request
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.tables import Action
+from resize_pos.planning.locate import locate_tables
+from resize_pos.planning.plan import make_plan
+from resize_pos.planning.rules.base import Surroundings
 from tests.oracle.sweeps import Shapes, shapes_of
 
 SHORT, LONG = 514, 1026

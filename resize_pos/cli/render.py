@@ -1,0 +1,245 @@
+"""Words for a terminal: what was done, what a checkpoint holds, what is known.
+
+Readable without colour and at 80 columns; rich is not imported for any of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from resize_pos.api import Inspection
+from resize_pos.cli.render_folder import show_configs
+from resize_pos.cli.terminal import Part, aligned, human_bytes, say, tell, width
+from resize_pos.containers.reformat import Conversion
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Family, Role
+from resize_pos.families.tables import LeftAlone, PositionTable
+from resize_pos.quality.measures.catalogue import MEASURES
+from resize_pos.quality.verdict import Check, Level
+from resize_pos.report.groups import (
+    Group,
+    and_alike,
+    change_words,
+    extent_words,
+    grouped,
+    kept_rows,
+    likeness,
+    reasons_in_words,
+    treatment_words,
+)
+from resize_pos.report.report import Report, Status, TableReport
+
+_STATUS_WORDS = {
+    Status.PLANNED: "would write",
+    Status.RESIZED: "wrote",
+    Status.UNCHANGED: "copied to",
+}
+LEVEL_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_MEANING_WIDTH = 24  # columns below which a measure's meaning goes to a line of its own
+
+
+def show_report(report: Report, *, verbose: bool) -> None:
+    """Print what was done, or would be: verdict first."""
+    groups = grouped(report.tables)
+    changes = [group for group in groups if group.changes]
+    if report.status is Status.RESIZED:
+        show_verdict(report.verdict, reasons_in_words(groups))
+    elif report.status is Status.UNCHANGED:
+        say(f"nothing to do for {report.source.name}: {_why_nothing(report)}.")
+    else:
+        say(f"plan for {report.source.name}; nothing is written.")
+    _show_steps(groups)
+    _show_left_alone(report.plan.left_alone)
+    for group in changes:
+        _show_note(group)
+        if verbose:
+            _show_detail(group)
+    if changes:
+        count = report.copied.tensors
+        size = f" ({human_bytes(report.copied.bytes)})" if report.copied.bytes else ""
+        verb = "are" if report.status is Status.PLANNED else "were"
+        say(f"{count} other tensors{size} {verb} copied byte for byte.")
+    if report.conversion is not None:
+        _show_conversion(report.conversion)
+    show_configs(report)
+    if report.output is not None:
+        say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
+
+
+def _why_nothing(report: Report) -> str:
+    tables = [table.step.table for table in report.tables]
+    if tables and all(table.family.kept for table in tables):
+        return "no table of it holds a length"
+    if report.plan.depends or any(table.role is Role.SEQUENCE for table in tables):
+        return "it is already at the target"
+    if tables:
+        return "the library handles its tables itself, for every size"
+    return "nothing in this file depends on the resolution"
+
+
+def _show_left_alone(entries: Sequence[LeftAlone]) -> None:
+    families: dict[str, list[LeftAlone]] = {}
+    for entry in entries:
+        families.setdefault(entry.family.name, []).append(entry)
+    for alike in families.values():
+        name = and_alike(alike[0].tensor.name, len(alike))
+        why = f"{name}: {alike[0].family.why}"
+        tell(why, indent=2, lead=[("kept: ", "dim")], style="dim")
+
+
+def _show_conversion(conversion: Conversion) -> None:
+    if conversion.wrapper is not None:
+        tell(f"the tensors of {conversion.wrapper} make up the {conversion.format} file.")
+    if conversion.dropped:
+        tell(", ".join(conversion.dropped), lead=["left out: "])
+    for name, kept in conversion.aliases.items():
+        tell(f"{name}, the same tensor as {kept}", lead=["left out: "])
+
+
+def show_verdict(verdict: Level, reasons: Sequence[Check]) -> None:
+    """Print the verdict with its reasons: in one breath if all is well, else line by line."""
+    if verdict is Level.OK and reasons:
+        details = "; ".join(dict.fromkeys(check.detail for check in reasons))
+        tell(f"({details})", lead=["verdict: ", level_word(verdict), " "])
+        return
+    say("verdict: ", level_word(verdict))
+    for check in reasons:
+        show_check(check, indent=2)
+
+
+def level_word(level: Level) -> Part:
+    """Give a level with its colour."""
+    return level.value, LEVEL_STYLES[level]
+
+
+def show_check(check: Check, *, indent: int) -> None:
+    """Print one judged measure, its level first."""
+    tell(check.detail, indent=indent, hang=6, lead=[level_word(check.level), ": "])
+
+
+def _show_steps(groups: Sequence[Group[TableReport]]) -> None:
+    """Print what becomes of each table: in columns where that fits, else on two lines each."""
+    changes = [group for group in groups if group.changes]
+    rows = [(g.name, change_words(g.step), treatment_words(g.step)) for g in changes]
+    lines = aligned(rows)
+    for (name, extent, words), line in zip(rows, lines, strict=True):
+        if all(len(line) + 2 <= width() for line in lines):
+            say("  ", line)
+        else:
+            say("  ", name)
+            tell(f"{extent}, {words}", indent=4)
+    for group in groups:
+        if not group.changes:
+            where = extent_words(group.step.table)
+            words = f"{group.name}, {where}: {group.step.reason}"
+            tell(words, indent=2, lead=[("kept: ", "dim")], style="dim")
+
+
+def _show_note(group: Group[TableReport]) -> None:
+    own = group.step.own_convention
+    if own is not None:
+        family = group.step.table.family.name
+        tell(
+            f"{family} models resize with the {own} convention; --like {own} does the same here.",
+            indent=2,
+            lead=["note: "],
+        )
+
+
+def _show_detail(group: Group[TableReport]) -> None:
+    """Print the evidence, every check and every measure of the table that stands for its group."""
+    table = group.shown
+    say("  ", (table.step.table.name, "bold"))
+    for line in table.step.table.evidence:
+        tell(line, indent=4, lead=["evidence: "])
+    for check in table.checks:
+        show_check(check, indent=4)
+    if group.sample:
+        say(f"    measured: {group.sample} alike")
+    show_measures(table.measures)
+
+
+def show_measures(measures: Mapping[str, float], *, indent: int = 4) -> None:
+    """Print numbers with their names and meanings, aligned."""
+    rows = [(name, f"{value:.4g}") for name, value in measures.items()]
+    for (name, _), line in zip(rows, aligned(rows, right=frozenset({1})), strict=True):
+        begin = f"{line}  "
+        hang = len(begin) if width() - indent - len(begin) >= _MEANING_WIDTH else 4
+        tell(MEASURES.get(name, ""), indent=indent, hang=hang, lead=[begin], style="dim")
+
+
+def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
+    """Print the tables of a checkpoint, the evidence, and what came near."""
+    tensors = inspection.tensors.values()
+    size = human_bytes(sum(info.nbytes for info in tensors))
+    count = len(inspection.tensors)
+    say(f"{inspection.path.name}: {inspection.format}, {count} tensors, {size}")
+    located = inspection.located
+    for alike in _alike(inspection):
+        _show_table(alike, inspection)
+    for unsettled in located.unsettled:
+        _show_tensor(unsettled.tensor)
+        tell(f"{unsettled.family.name}: {unsettled.family.title}", indent=2, lead=["family "])
+        tell(unsettled.error.message, indent=2, lead=[("not settled", "yellow"), ": "])
+        if unsettled.error.hint:
+            tell(unsettled.error.hint, indent=2, lead=["hint: "])
+    _show_left_alone(located.left_alone)
+    for miss in located.near_misses:
+        say((f"not a table: {miss.tensor}", "dim"))
+        tell(miss.reason, indent=2, style="dim")
+    if not (located.tables or located.unsettled):
+        say("no position table was found.")
+    if verbose:
+        for info in tensors:
+            say(f"  {info}")
+
+
+def _alike(inspection: Inspection) -> Iterable[Sequence[PositionTable]]:
+    """Put together the tables that have the same to say, such as one per block."""
+    groups: dict[tuple[object, ...], list[PositionTable]] = {}
+    for table in inspection.located.tables:
+        health = inspection.health.get(table.name)
+        found = None if health is None else (health.detail, health.signs)
+        groups.setdefault((*likeness(table), found), []).append(table)
+    return groups.values()
+
+
+def _show_tensor(info: TensorInfo, count: int = 1) -> None:
+    name = and_alike(info.name, count)
+    say((name, "bold"), f"  {info.dtype} {list(info.shape)}")
+
+
+def _show_table(alike: Sequence[PositionTable], inspection: Inspection) -> None:
+    table = alike[0]
+    tiling = table.tiling
+    pixels = f", {tiling.pixels(table.grid)} px at patch {tiling}" if tiling else ""
+    rows = "".join(f", {words.removesuffix(' kept')}" for words in kept_rows(table))
+    _show_tensor(table.tensor, len(alike))
+    say(f"  {extent_words(table)}{rows}{pixels}")
+    tell(f"{table.family.name}: {table.family.title}", indent=2, lead=["family "])
+    for line in table.evidence:
+        tell(line, indent=2, lead=["evidence: "])
+    if table.name in inspection.health:
+        found = inspection.health[table.name]
+        tell(found.detail, indent=2, lead=["health: "])
+        for sign in found.signs:
+            tell(sign.detail, indent=2, lead=[("warning", "yellow"), ": "])
+    if table.name in inspection.pictures:
+        from resize_pos.cli.show_map import show_pictures
+
+        show_pictures(inspection.pictures[table.name])
+
+
+def show_families(families: Iterable[Family]) -> None:
+    """Print the registry."""
+    for family in families:
+        say((family.name, "bold"), f"  {family.role.value}")
+        tell(family.title, indent=2)
+        say(f"  …{family.key}   {' | '.join(map(str, family.axes))}")
+        for note in (family.why, family.refuse and f"refused: {family.refuse}"):
+            if note:
+                tell(note, indent=2)
+        if family.convention is not None:
+            own = family.convention
+            tell(f"its library resizes it {own.name}-like: {own.resampling}", indent=2)
+        tell(family.source, indent=2, style="dim")

@@ -1,0 +1,98 @@
+"""Plain text for a terminal: colour only where it is wanted, lines that fit, columns that align.
+
+Names and paths come from files that nobody has checked, so control characters in them are shown,
+not obeyed. `say` never breaks a line, so that names and paths stay copyable; `tell` breaks prose.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from resize_pos.core.printable import printable
+
+Part = str | tuple[str, str]  # plain words, or words with a style
+
+_NARROWEST, _WIDEST = 40, 100
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    "green": {"fg": "green"},
+    "yellow": {"fg": "yellow"},
+    "red": {"fg": "red", "bold": True},
+}
+
+
+def wants_colour() -> bool | None:
+    """Decide by the environment; None leaves it to the stream: a terminal yes, a pipe no."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+def say(*parts: Part, err: bool = False) -> None:
+    """Print one line, which a narrow terminal must not break."""
+    click.echo("".join(map(painted, parts)), err=err, color=wants_colour())
+
+
+def tell(
+    text: str, *, indent: int = 0, hang: int = 2, lead: Sequence[Part] = (), style: str = ""
+) -> None:
+    """Print prose in lines that fit; `lead` stands before it, later lines are indented more."""
+    begin = " " * indent
+    label = begin + "".join(printable(part if isinstance(part, str) else part[0]) for part in lead)
+    lines = textwrap.wrap(
+        printable(text),
+        width(),
+        initial_indent=label,
+        subsequent_indent=begin + " " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    first = lines[0][len(label) :] if lines else ""
+    say(begin, *lead, (first, style))
+    for line in lines[1:]:
+        say((line, style))
+
+
+def painted(part: Part) -> str:
+    """Give words with their style's colour codes, and no codes of their own."""
+    if isinstance(part, str):
+        return printable(part)
+    text, style = part
+    return click.style(printable(text), **_STYLES[style]) if style and text else printable(text)
+
+
+def width() -> int:
+    """Give how many columns a line may have."""
+    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
+    """Pad cells to the width of their column; columns in `right` are set flush right."""
+    if not rows:
+        return []
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(size) if at in right else cell.ljust(size)
+            for at, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def human_bytes(count: int) -> str:
+    """Write a number of bytes for a person."""
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"

@@ -1,0 +1,117 @@
+"""What is left to the user: the configs of a checkpoint that came without any, or beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from resize_pos.configs.read import Document, library_of, parse_texts, read_texts
+from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
+from resize_pos.containers.base import Container
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.request import Request
+from resize_pos.families.family import Family, Role
+from resize_pos.families.tables import Action, Step
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAdvice:
+    """One value that has to change outside of the weights for them to be used."""
+
+    library: str
+    file: str  # a file, or the function that takes the key
+    key: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        before = "(not set)" if self.before is None else self.before
+        return f"{self.library} {self.file}: {self.key} {before} → {self.after}"
+
+
+# Where each library is told the size, for weights that came without their config.
+_IMAGE: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "transformers": (
+        ("config.json", "image_size"),
+        ("preprocessor_config.json", "size"),
+    ),
+    "timm": (("create_model", "img_size"),),
+    "open_clip": (("open_clip_config.json", "model_cfg.vision_cfg.image_size"),),
+    "torchvision": (("the model's constructor", "image_size"),),
+    "the model's code": (("its constructor", "image size"),),
+}
+_TEXT: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "transformers": (
+        ("config.json", "max_position_embeddings"),
+        ("tokenizer_config.json", "model_max_length"),
+    ),
+    "open_clip": (("open_clip_config.json", "model_cfg.text_cfg.context_length"),),
+    "the model's code": (("its constructor", "context length"),),
+}
+
+
+def advise(
+    steps: Sequence[Step], request: Request, container: Container, *, edited: bool
+) -> tuple[ConfigAdvice, ...]:
+    """List the edits that were not made: configs beside a lone file, or none at all."""
+    changes = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
+    if edited or not changes:
+        return ()
+    transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
+    folder = container.path if container.path.is_dir() else container.path.parent
+    documents = parse_texts(read_texts(folder))
+    edits = _edits(documents, transfer) if documents else ()
+    if edits:
+        return tuple(
+            ConfigAdvice(
+                str(library_of(edit.file, documents[edit.file])),
+                edit.file,
+                edit.key,
+                edit.before,
+                edit.after,
+            )
+            for edit in edits
+        )
+    return tuple(_general(changes, transfer))
+
+
+def _edits(documents: Mapping[str, Document], transfer: Transfer) -> tuple[ConfigEdit, ...]:
+    from resize_pos.configs.edits import plan_config_edits  # weights alone have no use for it
+
+    try:
+        return plan_config_edits(documents, transfer)
+    except GeometryError:  # cannot be said in these configs, and nobody asked us to
+        return ()
+
+
+def _general(changes: Sequence[Step], transfer: Transfer) -> Iterator[ConfigAdvice]:
+    seen = set()
+    for step in changes:
+        table = step.table
+        library = _library(table.family)
+        before: object
+        after: object
+        if table.role is Role.ABSOLUTE and transfer.from_size and transfer.to_size:
+            keys = _IMAGE.get(library, _IMAGE["the model's code"])
+            before, after = as_pixels(transfer.from_size), as_pixels(transfer.to_size)
+        elif table.role is Role.SEQUENCE:
+            keys = _TEXT.get(library, _TEXT["the model's code"])
+            before, after = table.grid.cells, step.target.cells
+        else:
+            continue
+        if (library, table.role) not in seen:
+            seen.add((library, table.role))
+            for file, key in keys:
+                yield ConfigAdvice(library, file, key, before, after)
+
+
+def _library(family: Family) -> str:
+    """Tell whose models a family's names are."""
+    if family.name.startswith("hf-") or "transformers" in family.source.split()[0]:
+        return "transformers"
+    if "open_clip" in family.source:
+        return "open_clip"
+    if "torchvision" in family.source:
+        return "torchvision"
+    return "timm" if "timm/" in family.source else "the model's code"

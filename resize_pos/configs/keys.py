@@ -1,0 +1,295 @@
+"""Where config files state a resolution or a length, as data; `configs/edits.py` reads the table.
+
+A place is a key in a section of a file. What its value means is its `Kind`; whether it is touched
+is decided from that value, not from the name of the model, wherever the value can tell. The
+`pretrain_image_size` of ViTDet, SegGPT and SAM 3 is no place: it says how the weights were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+
+from resize_pos.core.fast_dataclass import dataclass
+
+Section = tuple[str, ...]
+
+
+class Kind(StrEnum):
+    """What a value counts."""
+
+    SIZE = "size"  # pixels: N, [h, w], [channels, h, w] or {"height": h, "width": w}
+    HEIGHT = "height"  # of the image alone: the mel bins of a spectrogram
+    WIDTH = "width"  # its frames
+    GRID = "grid"  # patches per side
+    CELLS = "cells"  # patches in all
+    TOKENS = "tokens"  # in proportion to the patches in all
+    MULTIPLES = "multiples"  # a list of sizes, each a whole number of images
+    WINDOW = "window"  # cells of an attention window, per side
+    LENGTH = "length"  # positions of a text, with or without reserved rows
+
+
+class Library(StrEnum):
+    """Whose file it is: the same name, config.json, means two things."""
+
+    HF = "transformers"
+    TIMM = "timm"
+    OPEN_CLIP = "open_clip"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A key that states a resolution or a length."""
+
+    library: Library
+    file: str
+    sections: tuple[Section, ...]
+    key: str
+    kind: Kind
+    source: str
+    models: frozenset[str] = field(default_factory=frozenset)  # model_types; empty: any
+    always: bool = False  # set even when it does not state the size of the table
+
+
+_ROOT: Section = ()
+_IMAGE: tuple[Section, ...] = (
+    ("vision_config",),
+    _ROOT,
+    ("encoder",),
+    ("backbone_config",),
+    ("vision_config", "backbone_config"),
+    ("image_config",),
+)
+_TEXT: tuple[Section, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
+_SAM = frozenset({"sam", "sam_hq"})
+SPECTROGRAM = "audio-spectrogram-transformer"
+
+
+def _hf(key: str, kind: Kind, source: str, *models: str, sections: object = _IMAGE) -> Place:
+    assert isinstance(sections, tuple)
+    return Place(Library.HF, "config.json", sections, key, kind, source, frozenset(models))
+
+
+def _length(file: str, section: Section, key: str, source: str) -> Place:
+    return Place(Library.HF, file, (section,), key, Kind.LENGTH, source)
+
+
+PLACES: tuple[Place, ...] = (
+    _hf("window_size", Kind.WINDOW, "transformers models/swin/configuration_swin.py; donut, clap"),
+    Place(
+        Library.TIMM,
+        "config.json",
+        (("model_args",),),
+        "window_size",
+        Kind.WINDOW,
+        "timm/models/swin_transformer.py: window_size",
+    ),
+    _hf("image_size", Kind.SIZE, "transformers models/vit/configuration_vit.py; clip, siglip, …"),
+    _hf("img_size", Kind.SIZE, "Swin, EVA and RADIO repositories with code of their own"),
+    _hf("force_image_size", Kind.SIZE, "InternVL internvl_chat/tools/resize_pos_embed.py:18"),
+    _hf("input_size", Kind.SIZE, "models/layoutlmv3/configuration_layoutlmv3.py:95", "layoutlmv3"),
+    _hf(
+        "crop_size",
+        Kind.SIZE,
+        "models/vjepa2/configuration_vjepa2.py:65; phi4_multimodal:61",
+        "vjepa2",
+        "phi4_multimodal_vision",
+    ),
+    _hf(
+        "max_img_size", Kind.SIZE, "models/radio/configuration_radio.py:79; tvp:67", "radio", "tvp"
+    ),
+    _hf(
+        "num_mel_bins",
+        Kind.HEIGHT,
+        "models/audio_spectrogram_transformer/modeling…:72-87: frequency × time",
+        SPECTROGRAM,
+        sections=(_ROOT,),
+    ),
+    _hf(
+        "max_length",
+        Kind.WIDTH,
+        "models/audio_spectrogram_transformer/modeling…:72-87: frequency × time",
+        SPECTROGRAM,
+        sections=(_ROOT,),
+    ),
+    _hf(
+        "image_size",
+        Kind.SIZE,
+        "models/sam/configuration_sam.py: the prompt encoder has a copy",
+        *_SAM,
+        sections=(("prompt_encoder_config",),),
+    ),
+    _hf(
+        "image_embedding_size",
+        Kind.GRID,
+        "models/sam/configuration_sam.py: image_size // patch_size, stored",
+        *_SAM,
+        sections=(("prompt_encoder_config",),),
+    ),
+    _hf(
+        "num_patches",
+        Kind.CELLS,
+        "models/siglip2/configuration_siglip2.py:109",
+        "siglip2_vision_model",
+    ),
+    _hf(
+        "num_position_embeddings",
+        Kind.CELLS,
+        "models/qwen3_vl/configuration_qwen3_vl.py:54; molmo2",
+    ),
+    _hf("image_seq_length", Kind.TOKENS, "models/llava/configuration_llava.py:73; internvl:117"),
+    _hf(
+        "num_image_tokens", Kind.TOKENS, "models/paligemma: text_config and vision_config; janus:58"
+    ),
+    _hf(
+        "num_image_tokens",
+        Kind.TOKENS,
+        "models/paligemma/configuration_paligemma.py",
+        sections=(("text_config",),),
+    ),
+    _hf("image_grid_pinpoints", Kind.MULTIPLES, "models/llava_next/configuration_llava_next.py"),
+    _hf(
+        "max_position_embeddings",
+        Kind.LENGTH,
+        "models/bert:59 rows; roberta:71 rows with 2 reserved; opt:53 rows without the 2",
+        sections=_TEXT,
+    ),
+    _hf("n_positions", Kind.LENGTH, "models/gpt2/modeling_gpt2.py:493", sections=_TEXT),
+    _hf("n_ctx", Kind.LENGTH, "GPT-2 configs before transformers 4.6", sections=_TEXT),
+    _hf("max_source_positions", Kind.LENGTH, "models/whisper:571", sections=_TEXT),
+    _hf("max_target_positions", Kind.LENGTH, "models/whisper:678", sections=_TEXT),
+    _length("tokenizer_config.json", _ROOT, "model_max_length", "tokenization_utils_base.py"),
+    _length("generation_config.json", _ROOT, "max_length", "generation/configuration_utils.py"),
+    _length("tokenizer.json", ("truncation",), "max_length", "tokenizers: truncation"),
+    _length("sentence_bert_config.json", _ROOT, "max_seq_length", "sentence-transformers"),
+    Place(
+        Library.TIMM,
+        "config.json",
+        (("model_args",),),
+        "img_size",
+        Kind.SIZE,
+        "timm/models/_hub.py:185",
+        always=True,
+    ),
+    Place(
+        Library.TIMM,
+        "config.json",
+        (("pretrained_cfg",), _ROOT),  # at the root in files of before timm 0.9
+        "input_size",
+        Kind.SIZE,
+        "timm/models/_hub.py:158-187",
+        always=True,  # save_for_hf writes the default one, whatever the model was built with
+    ),
+    Place(
+        Library.OPEN_CLIP,
+        "open_clip_config.json",
+        (("model_cfg", "vision_cfg"),),
+        "image_size",
+        Kind.SIZE,
+        "open_clip/push_to_hf_hub.py:40-52; model.py CLIPVisionCfg",
+        always=True,
+    ),
+    Place(
+        Library.OPEN_CLIP,
+        "open_clip_config.json",
+        (("preprocess_cfg",),),
+        "size",
+        Kind.SIZE,
+        "open_clip/transform.py PreprocessCfg",
+        always=True,
+    ),
+    Place(
+        Library.OPEN_CLIP,
+        "open_clip_config.json",
+        (("model_cfg", "text_cfg"),),
+        "context_length",
+        Kind.LENGTH,
+        "open_clip/model.py CLIPTextCfg",
+    ),
+)
+
+# The key that a model_type reads its resolution from, where it is not image_size. A config that
+# leaves a default out (siglip-base-patch16-224 does) gets the key that its library looks for.
+RESOLUTION_KEYS: Mapping[str, str] = {
+    "layoutlmv3": "input_size",
+    "vjepa2": "crop_size",
+    "phi4_multimodal_vision": "crop_size",
+    "radio": "max_img_size",
+    "tvp": "max_img_size",
+    "siglip2_vision_model": "num_patches",
+    SPECTROGRAM: "max_length",
+}
+
+# model_types that transformers can only build, or only run, for square images: each was tried with
+# transformers 5.22 at 64×96. Most divide image_size as one number; the DINOv2 ones take the square
+# root of the number of positions.
+SQUARE_ONLY: frozenset[str] = frozenset(
+    [
+        "aimv2_vision_model",
+        "altclip_vision_model",
+        "blip_vision_model",
+        "blip_2_vision_model",
+        "bridgetower_vision_model",
+        "chinese_clip_vision_model",
+        "clip_vision_model",
+        "clipseg_vision_model",
+        "deepseek_ocr2_sam_vision_model",
+        "dinov2",
+        "dinov2_with_registers",
+        "dpt",
+        "eomt",
+        "git_vision_model",
+        "glm4v_vision",
+        "glm4v_moe_vision",
+        "glm_image_vision",
+        "idefics2_vision",
+        "idefics3_vision",
+        "instructblip_vision_model",
+        "instructblipvideo_vision_model",
+        "internvl_vision",
+        "janus_vision_model",
+        "kosmos_2_vision_model",
+        "layoutlmv3",
+        "levit",
+        "llama4_vision_model",
+        "metaclip_2_vision_model",
+        "mlcd_vision_model",
+        "mllama_vision_model",
+        "ovis2_vision",
+        "owlv2_vision_model",
+        "owlvit_vision_model",
+        "paddleocr_vl_vision",
+        "phi4_multimodal_vision",
+        "pixio",
+        "pvt",
+        "radio",
+        "rf_detr_dinov2",
+        "sam",
+        "sam_vision_model",
+        "sam_prompt_encoder",
+        "sam_hq_vision_model",
+        "sam_hq_prompt_encoder",
+        "siglip_vision_model",
+        "siglip2_vision_model",
+        "smolvlm_vision",
+        "step3p5_vision",
+        "tipsv2_vision_model",
+        "tvp",
+        "vjepa2",
+        "unlimited_ocr_sam_vision_model",
+        "xclip_vision_model",
+    ]
+)
+
+# Processors: transformers utils/__init__.py:284-288; image_processing_base.py:284,322.
+PROCESSOR_FILES: tuple[str, ...] = (
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+)
+PROCESSOR_SECTIONS: tuple[Section, ...] = (_ROOT, ("image_processor",), ("video_processor",))
+
+CONFIG_FILES: tuple[str, ...] = tuple(
+    dict.fromkeys([place.file for place in PLACES] + list(PROCESSOR_FILES))
+)

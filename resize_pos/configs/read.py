@@ -1,0 +1,155 @@
+"""Config files beside a checkpoint: read them, and what they say about the resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from resize_pos.configs.keys import CONFIG_FILES, PLACES, SPECTROGRAM, Kind, Library, Place
+from resize_pos.core.errors import ContainerError, UsageError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Size
+from resize_pos.core.json_edit import parse
+
+_LARGEST = 64 * 2**20  # a config is a few kB, a tokenizer a few MB; anything larger is neither
+
+_SIZE_FILES = tuple(dict.fromkeys(p.file for p in PLACES if p.kind is Kind.SIZE))
+
+Document = Mapping[str, Any]
+
+NO_CONFIG = "pass --no-config to convert the weights alone."
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSize:
+    """An image size, and perhaps a patch size, that a config file states."""
+
+    file: str
+    key: str
+    size: Size
+    patch: Size | None
+    step: Size | None = None  # from one patch to the next, where they overlap
+
+
+def read_texts(
+    folder: Path, names: Iterable[str] = CONFIG_FILES, *, strict: bool = False
+) -> Mapping[str, str]:
+    """Read the config files of a folder that are JSON text.
+
+    Anything else says nothing, or with `strict` is refused: what cannot be read cannot be edited.
+    """
+    texts = {}
+    for name in names:
+        try:
+            text = _read_object(folder / name)
+        except (OSError, ValueError, RecursionError) as error:
+            if strict:
+                raise ContainerError(
+                    f"{name}: is not a JSON object: {error}.",
+                    hint="repair it, or pass --no-config to convert the weights alone.",
+                ) from error
+            continue
+        if text is not None:
+            texts[name] = text
+    return texts
+
+
+def _read_object(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"it has more than {_LARGEST} bytes")
+    text = path.read_bytes().decode("utf-8")
+    document = parse(text)
+    if not isinstance(document, dict):
+        raise ValueError(f"it holds a {type(document).__name__}")
+    return text
+
+
+def parse_texts(texts: Mapping[str, str]) -> Mapping[str, Document]:
+    """Parse texts that `read_texts` has found to be JSON objects."""
+    return {name: parse(text) for name, text in texts.items()}
+
+
+def read_config_sizes(folder: Path) -> tuple[ConfigSize, ...]:
+    """Collect every image size that a config in a folder states."""
+    return config_sizes(parse_texts(read_texts(folder, _SIZE_FILES)))
+
+
+def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:
+    """Collect every image size that documents state."""
+    found = []
+    for place in PLACES:
+        if place.kind is not Kind.SIZE:
+            continue
+        for path, value in stated(place, documents):
+            size = as_size(value)
+            if size is not None:
+                patch = as_size(follow(documents[place.file], (*path[:-1], "patch_size")))
+                found.append(ConfigSize(place.file, ".".join(path), size, patch))
+    return (*found, *_spectrograms(documents.get("config.json", {})))
+
+
+def _spectrograms(document: Document) -> Iterator[ConfigSize]:
+    """Read the size of a spectrogram, frequency × time, and the step between its patches."""
+    if document.get("model_type") != SPECTROGRAM:
+        return
+    size = as_size([document.get("num_mel_bins"), document.get("max_length")])
+    if size is not None:
+        patch = as_size(document.get("patch_size"))
+        step = as_size([document.get("frequency_stride"), document.get("time_stride")])
+        yield ConfigSize("config.json", "num_mel_bins × max_length", size, patch, step)
+
+
+def stated(
+    place: Place, documents: Mapping[str, Document]
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Find a place in documents: every path at which it has a value, with the value."""
+    document = documents.get(place.file)
+    if document is None or library_of(place.file, document) is not place.library:
+        return
+    for section in place.sections:
+        found = follow(document, section)
+        if not isinstance(found, dict) or found.get(place.key) is None:
+            continue
+        types = {document.get("model_type"), found.get("model_type")}
+        if not place.models or types & place.models:
+            yield (*section, place.key), found[place.key]
+
+
+def library_of(file: str, document: Document) -> Library:
+    """Tell whose config it is; timm and transformers both call theirs config.json."""
+    if file == "open_clip_config.json":
+        return Library.OPEN_CLIP
+    if file != "config.json":
+        return Library.HF
+    # transformers' own wrapper around timm has a model_type, and keeps timm's fields.
+    timm = "pretrained_cfg" in document or "model_args" in document
+    flat = "architecture" in document and "model_type" not in document
+    return Library.TIMM if timm or flat else Library.HF
+
+
+def follow(document: Document, path: tuple[str, ...]) -> object:
+    """Give the value at a path, or None."""
+    value: object = document
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def as_size(value: object) -> Size | None:
+    """Read N, [n], [h, w], [channels, h, w] or {"height": h, "width": w} as pixels."""
+    if isinstance(value, dict) and {"height", "width"} <= set(value):
+        value = [value["height"], value["width"]]
+    if type(value) is int:
+        value = [value, value]
+    if not isinstance(value, list) or not all(type(part) is int for part in value):
+        return None
+    pair = value[-2:] if len(value) in (2, 3) else value * 2
+    try:
+        return Size.parse((pair[0], pair[1])) if len(pair) == 2 else None
+    except UsageError:
+        return None

@@ -1,0 +1,225 @@
+"""A config's values before and after a transfer, whatever form they are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from resize_pos.configs.keys import CONFIG_FILES, PLACES, Kind
+from resize_pos.configs.read import as_size
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action, Located, PositionTable, Step
+
+_TEXT_FILES = {place.file for place in PLACES if place.kind is Kind.LENGTH}
+_IMAGE_FILES = {place.file for place in PLACES if place.kind is not Kind.LENGTH}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEdit:
+    """One value of one config file, before and after."""
+
+    file: str
+    path: tuple[str, ...]
+    before: Any  # None: the key was not there, its library's default held
+    after: Any
+
+    @property
+    def key(self) -> str:
+        """The path with dots."""
+        return ".".join(self.path)
+
+    def __str__(self) -> str:
+        before = "(not set)" if self.before is None else self.before
+        return f"{self.file}: {self.key} {before} → {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What changes, as far as a config can name it."""
+
+    from_size: Size | None = None
+    to_size: Size | None = None
+    from_grid: Grid | None = None
+    to_grid: Grid | None = None
+    lengths: Mapping[int, int] = field(default_factory=dict)  # old → new, with and without offset
+    from_window: Grid | None = None
+    to_window: Grid | None = None
+
+    @classmethod
+    def of(
+        cls, steps: Sequence[Step], *, images_too: bool = True, asked: Size | None = None
+    ) -> Transfer:
+        """Read it off the steps of a plan: the first image table, and every text table.
+
+        Without `images_too` nothing was asked about images, and their configs are not looked at.
+        The size that was `asked` for counts where the tables do not tell it: several sizes have
+        one grid where patches overlap or a rest is rounded, and offsets along one axis, or inside
+        a window, have none.
+        """
+        lengths: dict[int, int] = {}
+        images = []
+        windows = _windows(steps)
+        for step in steps:
+            table = step.table
+            if _of_image(step):
+                images.append(step)
+            elif table.role is Role.SEQUENCE and step.action is not Action.KEEP:
+                extra = table.prefix + table.suffix
+                before, after = table.grid.cells, step.target.cells
+                lengths[before + extra] = after + extra
+                lengths.setdefault(before, after)
+        moved = [step for step in images if step.action is not Action.KEEP] or images
+        if not moved or not images_too:
+            reaches = [step.table.reach for step in steps if step.table.reach is not None]
+            wanted = asked if images_too and reaches else None
+            source = next((reach.image for reach in reaches if wanted), None)
+            return cls(source, wanted, None, None, lengths, *windows)
+        table, target = moved[0].table, moved[0].target
+        tiling = table.tiling
+        return cls(
+            None if tiling is None else tiling.pixels(table.grid),
+            None if tiling is None else _size_of(table, tiling, target, asked),
+            table.grid,
+            target,
+            lengths,
+            *windows,
+        )
+
+
+def _size_of(table: PositionTable, tiling: Tiling, target: Grid, asked: Size | None) -> Size:
+    if asked is None:
+        return tiling.pixels(target)
+    overlap = tiling.window is not None and tiling.grid(asked) == target
+    return asked if overlap or table.role in _TIED else tiling.pixels(target)
+
+
+def _of_image(step: Step) -> bool:
+    """Whether a table's grid tells the size of the image; the grid of a reference may not."""
+    table = step.table
+    if table.role is Role.ABSOLUTE:
+        return {"h", "w"} <= table.layout.axes and not table.family.scaled
+    if table.role is Role.REFERENCE:
+        return step.action is not Action.KEEP and {"h", "w"} <= table.layout.axes
+    return table.role in _TIED and table.patch is not None and {"h", "w"} <= table.layout.axes
+
+
+_TIED = frozenset({Role.RELATIVE, Role.DISTANCE})  # those with a patch size follow the image
+
+
+def _windows(steps: Sequence[Step]) -> tuple[Grid | None, Grid | None]:
+    """Give the model's own window before and after: no stage has a larger one."""
+    before, after = [], []
+    for step in steps:
+        reach = step.table.reach
+        if reach is not None and reach.nominal is not None:
+            before.append(reach.nominal)
+            times = reach.multiple
+            after.append(Grid(step.target.height // times, step.target.width // times))
+    if not before:
+        return None, None
+    return _largest(before), _largest(after)
+
+
+def _largest(windows: Sequence[Grid]) -> Grid:
+    return Grid(max(w.height for w in windows), max(w.width for w in windows))
+
+
+def as_pixels(size: Size) -> object:
+    """Say a size as configs do: one number where one will do."""
+    return size.height if size.height == size.width else [size.height, size.width]
+
+
+def _new_size(value: object, transfer: Transfer) -> object:
+    size = transfer.to_size
+    assert size is not None
+    if type(value) is int:
+        return as_pixels(size)
+    if isinstance(value, dict):
+        return {**value, "height": size.height, "width": size.width}
+    if isinstance(value, list) and as_size(value) is not None:
+        if len(value) == 1:
+            return [size.height] if size.height == size.width else [size.height, size.width]
+        return [*value[:-2], size.height, size.width]
+    return None
+
+
+def _new_height(value: object, transfer: Transfer) -> object:  # noqa: ARG001
+    return None if transfer.to_size is None else transfer.to_size.height
+
+
+def _new_width(value: object, transfer: Transfer) -> object:  # noqa: ARG001
+    return None if transfer.to_size is None else transfer.to_size.width
+
+
+def _new_grid(value: object, transfer: Transfer) -> object:
+    old, new = transfer.from_grid, transfer.to_grid
+    assert old is not None and new is not None
+    pairs = {old.height: new.height, old.width: new.width}
+    if type(value) is int:
+        return pairs.get(value)
+    return [new.height, new.width] if value == [old.height, old.width] else None
+
+
+def _new_cells(value: object, transfer: Transfer) -> object:
+    assert transfer.from_grid is not None and transfer.to_grid is not None
+    return transfer.to_grid.cells if value == transfer.from_grid.cells else None
+
+
+def _new_tokens(value: object, transfer: Transfer) -> object:
+    assert transfer.from_grid is not None and transfer.to_grid is not None
+    if type(value) is not int or value < 1:
+        return None
+    before, after = transfer.from_grid.cells, transfer.to_grid.cells
+    whole = value * after % before == 0 and (before % value == 0 or value % before == 0)
+    return value * after // before if whole else None
+
+
+def _new_multiples(value: object, transfer: Transfer) -> object:
+    old, new = transfer.from_size, transfer.to_size
+    assert old is not None and new is not None
+    if not isinstance(value, list):
+        return None
+    scaled = []
+    for entry in value:
+        pair = entry if isinstance(entry, list) and len(entry) == 2 else None
+        if pair is None or not all(type(part) is int for part in pair):
+            return None
+        if pair[0] % old.height or pair[1] % old.width:
+            return None
+        scaled.append([pair[0] // old.height * new.height, pair[1] // old.width * new.width])
+    return scaled
+
+
+def _new_window(value: object, transfer: Transfer) -> object:
+    old, new = transfer.from_window, transfer.to_window
+    if old is None or new is None or value not in (old.height, [old.height, old.width]):
+        return None
+    square = new.is_square and type(value) is int
+    return new.height if square else [new.height, new.width]
+
+
+_NEW_VALUES: Mapping[Kind, Callable[[object, Transfer], object]] = {
+    Kind.SIZE: _new_size,
+    Kind.HEIGHT: _new_height,
+    Kind.WIDTH: _new_width,
+    Kind.GRID: _new_grid,
+    Kind.CELLS: _new_cells,
+    Kind.TOKENS: _new_tokens,
+    Kind.MULTIPLES: _new_multiples,
+    Kind.WINDOW: _new_window,
+}
+
+
+def new_value(kind: Kind, value: object, transfer: Transfer) -> Any:
+    """Give what a value becomes, in the form it has; None: it is not about this table."""
+    return _NEW_VALUES[kind](value, transfer)
+
+
+def config_files(located: Located) -> Iterable[str]:
+    """Name the config files worth reading: without a text table, a tokenizer says nothing."""
+    if any(table.role is Role.SEQUENCE for table in located.tables):
+        return CONFIG_FILES
+    return [name for name in CONFIG_FILES if name in _IMAGE_FILES or name not in _TEXT_FILES]

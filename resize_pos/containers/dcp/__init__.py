@@ -1,0 +1,1 @@
+"""Torch distributed checkpoints: a `.metadata` file and the `.distcp` files it describes."""

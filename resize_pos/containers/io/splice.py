@@ -1,0 +1,251 @@
+"""The byte mover that every file format shares: ranges copied in the kernel, new bytes between."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resize_pos.containers.io.atomic_output import output_error
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+PAGE = 4096
+# The kernel copies in pieces of this size, and its page cache takes each in the largest units that
+# fit: a third faster than page by page, if pieces begin at a stride in both files.
+STRIDE = 1 << 16
+_WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more than it saves
+
+_BLOCK = 1 << 20  # the buffered copy: all the memory that a checkpoint of any size costs
+_CHUNK = 1 << 28  # one call into the kernel, short enough to be interrupted
+# The most that one call copies, and what cp asks for. After it, pieces begin a page before a stride
+# and go in by smaller units: of large ones the kernel runs out after some GB, and a bare copy took
+# 7 s for 5 GB instead of 2.5.
+_LONGEST = (1 << 31) - PAGE
+_FAST = 1 << 29  # bytes per second from which on calls may be that long
+
+# The file system or the kernel cannot copy this way. EIO is among them because some network file
+# systems answer with it; when the disk itself is broken, the buffered copy meets the error again.
+_UNSUPPORTED = frozenset(
+    {errno.EACCES, errno.EBADF, errno.EINVAL, errno.EIO, errno.EISDIR, errno.ENODEV, errno.ENOSYS}
+    | {errno.ENOTSOCK, errno.EOPNOTSUPP, errno.EOVERFLOW, errno.EPERM, errno.ETXTBSY, errno.EXDEV}
+    | {getattr(errno, "ENOTSUP", errno.EOPNOTSUPP)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRange:
+    """Bytes of the source, carried over without being looked at."""
+
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewBytes:
+    """Bytes that the source does not have."""
+
+    data: Buffer  # C-contiguous
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaterBytes:
+    """Bytes that are still being computed; they are waited for when all others are written."""
+
+    length: int
+    wait: Callable[[], Buffer]
+    failed: Callable[[], bool]  # whether waiting would raise, so that the rest is not worth while
+
+
+Segment = CopyRange | NewBytes | LaterBytes
+
+
+def congruence(length: int) -> int:
+    """Tell how a range should move: by a multiple of this many bytes it is copied fastest."""
+    return STRIDE if length >= _WORTH_A_STRIDE else PAGE
+
+
+_Mover = Callable[[int, int, int, int], int]  # source, stage, offset, count → bytes moved
+
+
+def write_spliced(source: Path, stage: Path, segments: Iterable[Segment]) -> int:
+    """Create `stage` from ranges of `source` and new bytes, in order; tell how long it became.
+
+    `stage` must not exist, and gets the permission bits of `source`. A partial file stays behind
+    on failure: `staging.staged` removes it.
+    """
+    try:
+        with _source(source) as source_handle:
+            mode = stat.S_IMODE(os.fstat(source_handle).st_mode) & 0o777
+            with _created(stage, mode) as stage_handle:
+                return _Splicer(source, source_handle, stage_handle).run(segments)
+    except OSError as error:  # whatever concerns the source has been put into words already
+        raise output_error(stage, error) from error
+
+
+class _Splicer:
+    """One run: two open files and the ways to copy that have not failed so far."""
+
+    def __init__(self, source: Path, source_handle: int, stage_handle: int) -> None:
+        self._path = source
+        self._source = source_handle
+        self._stage = stage_handle
+        self._written = 0
+        self._chunk = _CHUNK
+        self._later: list[tuple[int, LaterBytes]] = []  # with their offsets
+        self._awaited: dict[Callable[[], bool], LaterBytes] = {}  # one for each work that may fail
+        self._movers = [*_kernel_movers(), self._move_buffered]
+
+    def run(self, segments: Iterable[Segment]) -> int:
+        for segment in _coalesced(segments):
+            if isinstance(segment, CopyRange):
+                self._copy(segment.offset, segment.offset + segment.length)
+            elif isinstance(segment, NewBytes):
+                self._write(memoryview(segment.data))
+            else:
+                self._later.append((self._written, segment))
+                self._awaited.setdefault(segment.failed, segment)
+                self._written = os.lseek(self._stage, segment.length, os.SEEK_CUR)
+        for offset, segment in self._later:
+            os.lseek(self._stage, offset, os.SEEK_SET)
+            self._fill(segment)
+        return self._written
+
+    def _fill(self, segment: LaterBytes) -> None:
+        data = memoryview(segment.wait())
+        if data.nbytes != segment.length:
+            raise ContainerError(
+                f"{self._path.name}: {segment.length} new bytes were announced and {data.nbytes} "
+                "came."
+            )
+        if data.nbytes:  # an empty view cannot be cast
+            _write_all(self._stage, data.cast("B"))
+
+    def _copy(self, offset: int, end: int) -> None:
+        # A file system that shares blocks instead of copying them does so from a block's beginning
+        # only: go there first when both files reach one together.
+        congruent = [unit for unit in (STRIDE, PAGE) if offset % unit == self._written % unit]
+        until = offset + -offset % congruent[0] if congruent else offset
+        while offset < end:
+            for failed, segment in self._awaited.items():
+                if failed():
+                    segment.wait()  # raises
+            count = min((until if offset < until else end) - offset, end - offset, self._chunk)
+            started = time.perf_counter()
+            moved = self._move(offset, count)
+            if moved >= _CHUNK:
+                seconds = time.perf_counter() - started
+                self._chunk = _LONGEST if moved > _FAST * seconds else _CHUNK
+            if moved == 0 and len(self._movers) == 1:
+                size = os.fstat(self._source).st_size
+                raise ContainerError(
+                    f"{self._path.name}: ends at byte {size}, but bytes up to {end} were expected.",
+                    "The file changed while it was being copied; try again when it is complete.",
+                )
+            if moved == 0:  # some file systems say this instead of an error
+                self._movers.pop(0)
+            offset += moved
+            self._written += moved
+
+    def _move(self, offset: int, count: int) -> int:
+        while True:
+            try:
+                return self._movers[0](self._source, self._stage, offset, count)
+            except InterruptedError:  # unlike read and write, these are not resumed by Python
+                continue
+            except OSError as error:
+                if len(self._movers) == 1 or error.errno not in _UNSUPPORTED:
+                    raise
+                return 0
+
+    def _move_buffered(self, source: int, stage: int, offset: int, count: int) -> int:
+        try:
+            block = _read_at(source, offset, min(count, _BLOCK))
+        except OSError as error:
+            raise ContainerError(
+                f"{self._path.name}: cannot be read at byte {offset}: {error.strerror}."
+            ) from error
+        _write_all(stage, memoryview(block))
+        return len(block)
+
+    def _write(self, data: memoryview) -> None:
+        if data.nbytes:  # an empty view cannot be cast
+            _write_all(self._stage, data.cast("B"))
+            self._written += data.nbytes
+
+
+def _kernel_movers() -> Iterator[_Mover]:
+    # Looked up by name, for neither exists everywhere; both append where the stage file stands.
+    copy_file_range = getattr(os, "copy_file_range", None)
+    if copy_file_range is not None:
+        yield lambda source, stage, offset, count: int(
+            copy_file_range(source, stage, count, offset_src=offset)
+        )
+    sendfile = getattr(os, "sendfile", None)
+    if sendfile is not None:
+        yield lambda source, stage, offset, count: int(sendfile(stage, source, offset, count))
+
+
+def _coalesced(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Join copies of adjacent ranges, and drop empty ones."""
+    pending: CopyRange | None = None
+    for segment in segments:
+        if isinstance(segment, CopyRange):
+            if segment.length == 0:
+                continue
+            if pending is not None and pending.offset + pending.length == segment.offset:
+                pending = CopyRange(pending.offset, pending.length + segment.length)
+                continue
+        if pending is not None:
+            yield pending
+        pending = segment if isinstance(segment, CopyRange) else None
+        if pending is None:
+            yield segment
+    if pending is not None:
+        yield pending
+
+
+@contextlib.contextmanager
+def _source(path: Path) -> Iterator[int]:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except OSError as error:
+        raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _created(path: Path, mode: int) -> Iterator[int]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags, 0o600)
+    try:
+        # File systems without permission bits refuse; the bytes matter more.
+        with contextlib.suppress(OSError, AttributeError):
+            os.fchmod(handle, mode)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _read_at(handle: int, offset: int, count: int) -> bytes:
+    pread = getattr(os, "pread", None)
+    if pread is not None:
+        return bytes(pread(handle, count, offset))
+    os.lseek(handle, offset, os.SEEK_SET)
+    return os.read(handle, count)
+
+
+def _write_all(handle: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(handle, data) :]

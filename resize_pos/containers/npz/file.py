@@ -1,0 +1,290 @@
+"""NumPy archives (.npz), as the JAX models are published: one .npy member per tensor.
+
+No member is ever unpickled: an array of Python objects is carried over and cannot be a table. The
+record of a conversion goes into the archive's comment, since another member would turn up as a
+tensor in every loader; a comment that somebody else wrote is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import math
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from resize_pos.containers.base import Copied, missing
+from resize_pos.containers.io.splice import write_spliced
+from resize_pos.containers.npz.archive import LONGEST_COMMENT, Member, lay_out, read_members
+from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SUFFIX = ".npy"
+_MAGIC = b"\x93NUMPY"
+_LONGEST_HEADER = 1 << 16
+_DESCR = re.compile(r"(?P<order>[<>|=])(?P<kind>[a-zA-Z])(?P<bytes>\d+)")
+
+# JAX saves bfloat16 as two bytes without a meaning; no other type of two bytes is saved so.
+_NAMES: Mapping[str, str] = {
+    "V2": "BF16",
+    "f8": "F64",
+    "f4": "F32",
+    "f2": "F16",
+    "c8": "C64",
+    "i8": "I64",
+    "i4": "I32",
+    "i2": "I16",
+    "i1": "I8",
+    "u8": "U64",
+    "u4": "U32",
+    "u2": "U16",
+    "u1": "U8",
+    "b1": "BOOL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """What the header of one member says."""
+
+    member: Member
+    version: tuple[int, int]
+    descr: str
+    fortran: bool
+    info: TensorInfo
+    offset: int  # of the data in the unpacked member
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NpzFile:
+    """An .npz file whose directory and array headers have been read and validated."""
+
+    path: Path
+    tensors: Mapping[str, TensorInfo]
+    metadata: Mapping[str, str]
+    opaque: tuple[str, ...]  # members that are no numeric arrays
+    _arrays: Mapping[str, _Array] = field(repr=False)
+    _members: tuple[Member, ...] = field(repr=False)
+    _comment: bytes = field(repr=False)
+    _opened: tuple[int, int] = field(repr=False)  # size and time of change when it was opened
+
+    @classmethod
+    def open(cls, path: Path) -> NpzFile:
+        """Read the directory and the header of every array; no data is read."""
+        try:
+            with path.open("rb") as file:
+                stamp = _stamp(path)
+                members, comment = read_members(file)
+                with zipfile.ZipFile(file) as archive:
+                    arrays, opaque = _read_headers(archive, members)
+        except FileNotFoundError:
+            raise missing(path) from None
+        except OSError as error:
+            raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
+        except ContainerError as fact:
+            raise ContainerError(f"{path.name}: {fact.message}", fact.hint) from None
+        tensors = {name: array.info for name, array in arrays.items()}
+        record = _record(comment)
+        return cls(path, tensors, record, opaque, arrays, tuple(members), comment, stamp)
+
+    @property
+    def format(self) -> str:
+        """What kind of file it is, in words for a person."""
+        methods = {array.member.info.compress_type for array in self._arrays.values()}
+        packed = "" if methods <= {zipfile.ZIP_STORED} else ", compressed"
+        others = f", {len(self.opaque)} members that are no numbers" if self.opaque else ""
+        return f"numpy archive{packed}{others}"
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read one array; its checksum is verified."""
+        import numpy as np
+
+        array = self._array(name)
+        self._require_unchanged()
+        content = self._unpacked(array)
+        dtype = numpy_dtype(array.info.dtype)
+        flat = np.frombuffer(content, np.uint8, offset=array.offset).copy().view(dtype)
+        if array.descr[0] == ">":
+            flat = flat.byteswap()
+        shaped = flat.reshape(array.info.shape, order="F" if array.fortran else "C")
+        return np.ascontiguousarray(shaped)
+
+    def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """Tell how large the file becomes, if what changes could not be compressed."""
+        total = self._opened[0] + LONGEST_COMMENT
+        for name, shape in shapes.items():
+            array = self._array(name)
+            new = TensorInfo(name, shape, array.info.dtype).nbytes
+            total += new + 1024 - array.member.info.compress_size
+        return total
+
+    def write(
+        self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+    ) -> Copied:
+        """Write a copy to `stage` in which only `changes` differ; `metadata` is its comment."""
+        new = {
+            self._array(name).member.info.filename: self._stored_bytes(name, array)
+            for name, array in changes.items()
+        }
+        comment = self._comment
+        if metadata and (self.metadata or not comment):
+            text = json.dumps({**self.metadata, **metadata}, separators=(",", ":")).encode()
+            comment = text if len(text) <= LONGEST_COMMENT else comment
+        self._require_unchanged()
+        write_spliced(self.path, stage, lay_out(self._members, new, comment))
+        self._require_unchanged()
+        kept = [info.nbytes for name, info in self.tensors.items() if name not in changes]
+        return Copied(len(kept), sum(kept))
+
+    def _array(self, name: str) -> _Array:
+        if name in self.opaque:
+            raise TableError(
+                f"{self.path.name}: {name} is no array of plain numbers, and is never unpickled."
+            )
+        if name not in self._arrays:
+            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
+        return self._arrays[name]
+
+    def _unpacked(self, array: _Array) -> bytes:
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.read(array.member.info.filename)
+        except OSError as error:
+            raise ContainerError(f"{self.path.name}: cannot be read: {error.strerror}.") from error
+        except Exception as error:  # zlib, lzma and zipfile have no base in common
+            raise ContainerError(
+                f"{self.path.name}: {array.info.name} cannot be unpacked: {error}."
+            ) from error
+
+    def _stored_bytes(self, name: str, array: NDArray[Any]) -> bytes:
+        """Write an array as its member was written: type, byte order, memory order."""
+        import numpy as np
+
+        old = self._array(name)
+        dtype = numpy_dtype(old.info.dtype)
+        if array.dtype.newbyteorder("=") != dtype:
+            raise TableError(
+                f"{self.path.name}: {name}: stored as {old.info.dtype}, "
+                f"but its replacement is {array.dtype}."
+            )
+        header = io.BytesIO()
+        fields = {"descr": old.descr, "fortran_order": old.fortran, "shape": array.shape}
+        if old.version == (1, 0):
+            np.lib.format.write_array_header_1_0(header, fields)
+        else:
+            np.lib.format.write_array_header_2_0(header, fields)
+        stored = np.asarray(array, dtype)
+        if old.descr[0] == ">":
+            stored = stored.byteswap()
+        return header.getvalue() + stored.tobytes(order="F" if old.fortran else "C")
+
+    def _require_unchanged(self) -> None:
+        try:
+            same = _stamp(self.path) == self._opened
+        except OSError as error:
+            raise ContainerError(f"{self.path.name}: cannot be read: {error.strerror}.") from error
+        if not same:
+            raise ContainerError(
+                f"{self.path.name}: changed since it was opened.",
+                "Another program is writing to it; try again when it is complete.",
+            )
+
+
+def is_npz(path: Path) -> bool:
+    """Tell whether a zip archive holds .npy members at its top level of names."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(_SUFFIX) for name in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _record(comment: bytes) -> dict[str, str]:
+    try:
+        found = json.loads(comment)
+    except (ValueError, RecursionError):
+        return {}
+    strings = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
+    return found if strings else {}
+
+
+def _read_headers(
+    archive: zipfile.ZipFile, members: list[Member]
+) -> tuple[dict[str, _Array], tuple[str, ...]]:
+    arrays: dict[str, _Array] = {}
+    opaque = []
+    order = {info.filename: index for index, info in enumerate(archive.infolist())}
+    for member in sorted(members, key=lambda m: order[m.info.filename]):
+        name = member.info.filename.removesuffix(_SUFFIX)
+        array = None
+        if member.info.filename.endswith(_SUFFIX):
+            try:
+                with archive.open(member.info) as file:
+                    array = _read_header(name, member, file)
+            except ContainerError as fact:
+                raise ContainerError(f"{name}: {fact.message}", fact.hint) from None
+            except Exception as error:  # zlib, lzma and zipfile have no base in common
+                raise ContainerError(f"{name} cannot be unpacked: {error}.") from error
+        if array is None:
+            opaque.append(name)
+        else:
+            arrays[name] = array
+    return arrays, tuple(opaque)
+
+
+def _read_header(name: str, member: Member, file: IO[bytes]) -> _Array | None:
+    start = file.read(len(_MAGIC) + 2)
+    if start[:6] != _MAGIC or len(start) < 8:
+        raise ContainerError("the member is no array.")
+    version = (start[6], start[7])
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ContainerError(f"version {version[0]}.{version[1]} of the format is not known.")
+    size = 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(size), "little")
+    if length > _LONGEST_HEADER:
+        raise ContainerError(f"the header claims {length} bytes.")
+    encoded = file.read(length)
+    if len(encoded) < length:
+        raise ContainerError("the member ends inside its header.")
+    descr, fortran, shape = _parse_header(encoded, version)
+    code = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
+    dtype = _NAMES.get(f"{code['kind']}{code['bytes']}") if code else None
+    if dtype is None or not isinstance(descr, str):
+        return None  # objects, strings, records: carried over
+    info = TensorInfo(name, shape, dtype)
+    offset = len(start) + size + length
+    if math.prod(shape) * DTYPES[dtype].bits // 8 != member.info.file_size - offset:
+        raise ContainerError(
+            f"{dtype} {list(shape)} takes {info.nbytes} bytes but the member holds "
+            f"{member.info.file_size - offset}."
+        )
+    return _Array(member, version, descr, fortran, info, offset)
+
+
+def _parse_header(encoded: bytes, version: tuple[int, int]) -> tuple[object, bool, tuple[int, ...]]:
+    try:
+        text = encoded.decode("utf-8" if version == (3, 0) else "latin-1")
+        header = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise ContainerError("the header is not a dictionary of plain values.") from error
+    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
+        raise ContainerError("the header does not state descr, fortran_order and shape.")
+    shape, fortran = header["shape"], header["fortran_order"]
+    sizes = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+    if not sizes or not isinstance(fortran, bool):
+        raise ContainerError(f"shape {shape!r} or fortran_order {fortran!r} makes no sense.")
+    return header["descr"], fortran, shape

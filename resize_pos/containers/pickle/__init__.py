@@ -1,0 +1,1 @@
+"""Pickles, read and edited as opcodes; nothing in them is ever executed."""

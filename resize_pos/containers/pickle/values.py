@@ -1,0 +1,135 @@
+"""What a symbolic walk over a pickle leaves behind: values that know where they are written.
+
+Nothing here is ever built: a class is its name, a call is the pair of its callable and arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from resize_pos.core.fast_dataclass import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """One entry of the memo: what was put, where, and where it is fetched again."""
+
+    index: int
+    value: Value
+    start: int  # of the PUT or MEMOIZE opcode
+    end: int
+    gets: list[Got] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """Something that the opcodes in `[start, end)` push."""
+
+    start: int
+    end: int
+    cells: list[Cell] | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Got:
+    """A value pushed again from the memo; the opcode in `[start, end)` fetches it."""
+
+    start: int
+    end: int
+    cell: Cell
+
+
+Ref = Value | Got
+
+
+@dataclass(slots=True, eq=False)
+class Atom(Value):
+    """A number, a string, None, True or False; the content of bytes is not kept."""
+
+    value: int | float | str | bytes | bool | None
+
+
+@dataclass(slots=True, eq=False)
+class Global(Value):
+    """The name of a class or function. It is never looked up."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(slots=True, eq=False)
+class Sequence(Value):
+    """A tuple, list or set."""
+
+    kind: str
+    items: list[Ref]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One `key: value` of a mapping; `[start, end)` are the opcodes that push both."""
+
+    key: Ref
+    value: Ref
+    start: int
+    end: int
+    lone: int | None  # end of the SETITEM that sets just this one; None: one of a batch
+
+
+@dataclass(slots=True, eq=False)
+class Dict(Value):
+    """A plain dict."""
+
+    entries: list[Entry]
+
+
+@dataclass(slots=True, eq=False)
+class Persistent(Value):
+    """Something kept outside of the pickle: in torch's files, a storage."""
+
+    id: Ref
+
+
+@dataclass(slots=True, eq=False)
+class Made(Value):
+    """An object that a call would make, with what is put into it afterwards."""
+
+    call: Ref
+    arguments: Ref
+    state: list[Ref] = field(default_factory=list)
+    items: list[Ref] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+
+def value_of(ref: Ref) -> Value:
+    """Give the value itself, fetched or not."""
+    return ref.cell.value if isinstance(ref, Got) else ref
+
+
+def atom_of(ref: Ref) -> object:
+    """Give the content of an atom; `...` for anything else."""
+    value = value_of(ref)
+    return value.value if isinstance(value, Atom) else ...
+
+
+def sequence_of(ref: Ref, kind: str = "tuple") -> list[Ref] | None:
+    """Give the items of a tuple (or list, or set); None for anything else."""
+    value = value_of(ref)
+    return value.items if isinstance(value, Sequence) and value.kind == kind else None
+
+
+def global_of(ref: Ref) -> tuple[str, str] | None:
+    """Give module and name of a global; None for anything else."""
+    value = value_of(ref)
+    return (value.module, value.name) if isinstance(value, Global) else None
+
+
+def entries_of(ref: Ref) -> list[Entry] | None:
+    """Give the entries of a dict or of a dict-like object; None where there can be none."""
+    value = value_of(ref)
+    if isinstance(value, Dict):
+        return value.entries
+    return value.entries if isinstance(value, Made) and value.entries else None

@@ -1,0 +1,336 @@
+"""A symbolic walk over a pickle's opcodes: no class is imported, nothing is called.
+
+`walk` runs the stack machine of protocols 0–5 on values that only remember where they are written.
+The result is linear in the number of opcodes, whatever the memo refers to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, BinaryIO, NoReturn
+
+from resize_pos.containers.pickle.opcodes import Operation, operations
+from resize_pos.containers.pickle.values import (
+    Atom,
+    Cell,
+    Dict,
+    Entry,
+    Global,
+    Got,
+    Made,
+    Persistent,
+    Ref,
+    Sequence,
+    value_of,
+)
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
+
+_MOST_OPCODES = 10_000_000  # a checkpoint of ten thousand tensors has half a million
+_HIGHEST_PROTOCOL = 5
+
+_CONSTANTS: Mapping[str, bool | None] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_ATOMS = (
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING"),
+    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+)
+_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8")
+_EMPTY = {"EMPTY_TUPLE": "tuple", "EMPTY_LIST": "list", "EMPTY_SET": "set"}
+_MARKED = {"TUPLE": "tuple", "LIST": "list", "FROZENSET": "set"}
+_COUNTED = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walked:
+    """A pickle taken apart."""
+
+    root: Ref
+    end: int  # the offset after STOP
+    protocol: int
+    frames: tuple[tuple[int, int], ...]  # offset of each FRAME opcode, and the length it states
+    counts_memo: bool  # MEMOIZE numbers its entries by counting, so none may be taken away
+    persistent: tuple[Persistent, ...]  # every storage reference, named or not
+    cells: tuple[Cell, ...]  # every entry that the memo ever had
+
+
+def walk(pickle: bytes | BinaryIO) -> Walked:
+    """Walk one pickle from its first opcode to STOP; offsets are those of the bytes or the file."""
+    return _Machine().run(pickle)
+
+
+@dataclass(slots=True, eq=False)
+class _Mark:
+    """What MARK leaves on the stack."""
+
+    start: int
+
+
+_Handler = Callable[[Any, int, int], None]
+
+
+class _Machine:
+    def __init__(self) -> None:
+        self._stack: list[Ref | _Mark] = []
+        self._memo: dict[int, Cell] = {}
+        self._cells: list[Cell] = []
+        self._protocol = 0
+        self._frames: list[tuple[int, int]] = []
+        self._counts_memo = False
+        self._persistent: list[Persistent] = []
+        self._at = ("the beginning", 0)
+        self._handlers = self._table()
+
+    def run(self, pickle: bytes | BinaryIO) -> Walked:
+        handlers, end = self._handlers, 0
+        try:
+            for name, argument, position, end in self._operations(pickle):
+                self._at = (name, position)
+                handler = handlers.get(name)
+                if handler is None:
+                    self._refuse("is not understood")
+                handler(argument, position, end)
+            root = self._pop()
+        except IndexError:  # the stack is empty
+            self._refuse("needs more on the stack than there is")
+        return Walked(
+            root,
+            end,
+            self._protocol,
+            tuple(self._frames),
+            self._counts_memo,
+            tuple(self._persistent),
+            tuple(self._cells),
+        )
+
+    def _operations(self, pickle: bytes | BinaryIO) -> Iterator[Operation]:
+        try:
+            yield from islice(operations(pickle), _MOST_OPCODES)
+        except (ValueError, struct.error, EOFError, OverflowError, LookupError) as error:
+            words = str(error) or type(error).__name__
+            name, position = self._at
+            raise ContainerError(
+                f"not a readable pickle after {name} at byte {position}: {words}.",
+                "The file is damaged, or it is no torch checkpoint.",
+            ) from error
+        if self._at[0] != "STOP":
+            raise ContainerError(f"the pickle has more than {_MOST_OPCODES} opcodes.")
+
+    def _table(self) -> Mapping[str, _Handler]:
+        table: dict[str, _Handler] = {
+            "PROTO": self._proto,
+            "FRAME": lambda length, start, _: self._frames.append((start, length)),
+            "STOP": lambda *_: None,
+            "MARK": lambda _, start, __: self._stack.append(_Mark(start)),
+            "POP": lambda *_: self._drop(),
+            "POP_MARK": lambda *_: self._drop_mark(),
+            "PUT": self._put,
+            "BINPUT": self._put,
+            "LONG_BINPUT": self._put,
+            "MEMOIZE": self._memoize,
+            "GET": self._get,
+            "BINGET": self._get,
+            "LONG_BINGET": self._get,
+            "GLOBAL": self._global,
+            "STACK_GLOBAL": self._stack_global,
+            "EMPTY_DICT": lambda _, start, end: self._stack.append(Dict(start, end, [])),
+            "DICT": self._dict,
+            "SETITEM": self._setitem,
+            "SETITEMS": self._setitems,
+            "APPEND": self._append,
+            "APPENDS": self._appends,
+            "ADDITEMS": self._appends,
+            "REDUCE": self._make,
+            "NEWOBJ": self._make,
+            "NEWOBJ_EX": self._make_with_keywords,
+            "INST": self._inst,
+            "OBJ": self._obj,
+            "BUILD": self._build,
+            "BINPERSID": self._persist,
+            "PERSID": self._persist_text,
+        }
+        for name in _ATOMS:
+            table[name] = self._atom
+        for name in _BYTES:
+            table[name] = partial(self._constant, b"")
+        for name, constant in _CONSTANTS.items():
+            table[name] = partial(self._constant, constant)
+        for name, kind in _EMPTY.items():
+            table[name] = partial(self._empty, kind)
+        for name, kind in _MARKED.items():
+            table[name] = partial(self._marked, kind)
+        for name, length in _COUNTED.items():
+            table[name] = partial(self._counted, length)
+        return table
+
+    def _refuse(self, fact: str) -> NoReturn:
+        name, position = self._at
+        raise ContainerError(
+            f"the pickle's opcode {name} at byte {position} {fact}.",
+            "The file is damaged, or it was not written by torch.save.",
+        )
+
+    def _top(self) -> Ref:
+        top = self._stack[-1]
+        if isinstance(top, _Mark):
+            self._refuse("meets a mark instead of a value")
+        return top
+
+    def _pop(self) -> Ref:
+        top = self._top()
+        self._stack.pop()
+        return top
+
+    def _pop_mark(self) -> tuple[int, list[Ref]]:
+        """Take everything above the last mark, and the mark."""
+        items: list[Ref] = []
+        while True:
+            top = self._stack.pop()
+            if isinstance(top, _Mark):
+                items.reverse()
+                return top.start, items
+            items.append(top)
+
+    def _drop(self) -> None:
+        self._stack.pop()
+
+    def _drop_mark(self) -> None:
+        self._pop_mark()
+
+    def _proto(self, protocol: int, start: int, end: int) -> None:  # noqa: ARG002
+        if protocol > _HIGHEST_PROTOCOL:
+            self._refuse(f"says protocol {protocol}; known are up to {_HIGHEST_PROTOCOL}")
+        self._protocol = protocol
+
+    def _atom(self, value: Any, start: int, end: int) -> None:
+        self._stack.append(Atom(start, end, value))
+
+    def _constant(self, value: bytes | bool | None, _: Any, start: int, end: int) -> None:
+        self._stack.append(Atom(start, end, value))
+
+    def _empty(self, kind: str, _: None, start: int, end: int) -> None:
+        self._stack.append(Sequence(start, end, kind, []))
+
+    def _put(self, index: int, start: int, end: int) -> None:
+        value = value_of(self._top())
+        cell = Cell(index, value, start, end)
+        if value.cells is None:
+            value.cells = []
+        value.cells.append(cell)
+        self._cells.append(cell)
+        self._memo[index] = cell
+
+    def _memoize(self, _: None, start: int, end: int) -> None:
+        self._counts_memo = True
+        self._put(len(self._memo), start, end)
+
+    def _get(self, index: int, start: int, end: int) -> None:
+        cell = self._memo.get(index)
+        if cell is None:
+            self._refuse(f"fetches entry {index}, which was never put")
+        got = Got(start, end, cell)
+        cell.gets.append(got)
+        self._stack.append(got)
+
+    def _global(self, argument: str, start: int, end: int) -> None:
+        module, _, name = argument.partition(" ")
+        self._stack.append(Global(start, end, module, name))
+
+    def _stack_global(self, _: None, __: int, end: int) -> None:
+        name, module = self._pop(), self._pop()
+        words = [value_of(module), value_of(name)]
+        texts = [word.value for word in words if isinstance(word, Atom)]
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            self._refuse("names no class")
+        self._stack.append(Global(module.start, end, str(texts[0]), str(texts[1])))
+
+    def _marked(self, kind: str, _: None, __: int, end: int) -> None:
+        start, items = self._pop_mark()
+        self._stack.append(Sequence(start, end, kind, items))
+
+    def _counted(self, length: int, _: None, __: int, end: int) -> None:
+        items = [self._pop() for _i in range(length)]
+        items.reverse()
+        self._stack.append(Sequence(items[0].start, end, "tuple", items))
+
+    def _entries(self, items: list[Ref], end: int) -> list[Entry]:
+        if len(items) % 2:
+            self._refuse("has a key without a value")
+        starts = [item.start for item in items[0::2]]
+        ends = [*starts, end][1:]  # none where nothing is set
+        pairs = zip(items[0::2], items[1::2], starts, ends, strict=True)
+        return [Entry(key, value, begin, stop, None) for key, value, begin, stop in pairs]
+
+    def _dict(self, _: None, start: int, end: int) -> None:
+        begin, items = self._pop_mark()
+        self._stack.append(Dict(begin, end, self._entries(items, start)))
+
+    def _mapping(self) -> list[Entry]:
+        target = value_of(self._top())
+        if not isinstance(target, Dict | Made):
+            self._refuse("sets an item of something that is no dict")
+        return target.entries
+
+    def _setitem(self, _: None, start: int, end: int) -> None:
+        value, key = self._pop(), self._pop()
+        self._mapping().append(Entry(key, value, key.start, start, end))
+
+    def _setitems(self, _: None, start: int, __: int) -> None:
+        items = self._pop_mark()[1]
+        self._mapping().extend(self._entries(items, start))
+
+    def _list(self) -> list[Ref]:
+        target = value_of(self._top())
+        if not isinstance(target, Made | Sequence) or getattr(target, "kind", "") == "tuple":
+            self._refuse("appends to something that is no list")
+        return target.items
+
+    def _append(self, *_: object) -> None:
+        item = self._pop()
+        self._list().append(item)
+
+    def _appends(self, *_: object) -> None:
+        items = self._pop_mark()[1]
+        self._list().extend(items)
+
+    def _make(self, _: None, __: int, end: int) -> None:
+        arguments, call = self._pop(), self._pop()
+        self._stack.append(Made(call.start, end, call, arguments))
+
+    def _make_with_keywords(self, _: None, __: int, end: int) -> None:
+        keywords, arguments, call = self._pop(), self._pop(), self._pop()
+        self._stack.append(Made(call.start, end, call, arguments, [keywords]))
+
+    def _inst(self, argument: str, start: int, end: int) -> None:
+        module, _, name = argument.partition(" ")
+        begin, items = self._pop_mark()
+        call = Global(start, end, module, name)
+        self._stack.append(Made(begin, end, call, Sequence(begin, end, "tuple", items)))
+
+    def _obj(self, _: None, __: int, end: int) -> None:
+        begin, items = self._pop_mark()
+        if not items:
+            self._refuse("names no class")
+        arguments = Sequence(begin, end, "tuple", items[1:])
+        self._stack.append(Made(begin, end, items[0], arguments))
+
+    def _build(self, *_: object) -> None:
+        state = self._pop()
+        target = value_of(self._top())
+        if not isinstance(target, Made):
+            self._refuse("sets the state of something that is no object")
+        target.state.append(state)
+
+    def _persist(self, _: None, __: int, end: int) -> None:
+        identity = self._pop()
+        self._push_persistent(Persistent(identity.start, end, identity))
+
+    def _persist_text(self, text: str, start: int, end: int) -> None:
+        self._push_persistent(Persistent(start, end, Atom(start, end, text)))
+
+    def _push_persistent(self, value: Persistent) -> None:
+        self._persistent.append(value)
+        self._stack.append(value)

@@ -1,0 +1,216 @@
+"""The header of a safetensors file, read and validated in full.
+
+Errors state the bare fact; `SafetensorsFile.open` puts the file's name before it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, NoReturn
+
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.tensors import DTYPES, TensorInfo
+
+METADATA = "__metadata__"
+LONGEST_HEADER = 100_000_000  # the limit of the reference implementation
+_LARGEST_ARRAY = 2**63 - 1  # bytes: what numpy and torch can address
+_DEEPEST = 64  # levels in a field that the format does not know; the reference stops at 127
+
+_KNOWN = [name for name, dtype in DTYPES.items() if not dtype.foreign]
+
+TRUNCATED = "The file looks truncated; download or copy it again."
+
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+
+# What people rename to .safetensors, by its first bytes.
+_FOREIGN: tuple[tuple[tuple[bytes, ...], str, str | None], ...] = (
+    ((b"version https://git-lfs",), "a git-LFS pointer", "Fetch the weights with `git lfs pull`."),
+    ((b"PK\x03\x04",), "a zip archive", "Is it a torch or numpy checkpoint? Name it .pt or .npz."),
+    (_PICKLES, "a pickle", "Is it an old torch checkpoint? Name it .pt or .bin."),
+    ((b"<",), "a web page", "The download saved an error or a login page; try it again."),
+    ((b"{",), "JSON text", "Name the weights, not their config or index."),
+    ((b"GGUF",), "a GGUF file", None),
+    ((b"\x89HDF",), "an HDF5 file", None),
+    ((b"\x93NUMPY",), "a numpy array", None),
+    ((b"\x1f\x8b",), "a gzip archive", "Unpack it first."),
+)
+
+_short = reprlib.Repr()  # names and values come from a file that nobody has vouched for
+_short.maxstring = _short.maxother = 120
+_short.maxlist = 8
+show = _short.repr
+
+
+def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
+    """Read the header of a file of `size` bytes; tell where its data begins."""
+    if size == 0:
+        raise ContainerError("the file is empty.", "Download or copy it again.")
+    start = file.read(32)
+    length = int.from_bytes(start[:8], "little")
+    if start[8:9] != b"{":
+        for magics, what, hint in _FOREIGN:
+            if start.startswith(magics):
+                raise ContainerError(f"this is {what}, not a safetensors file.", hint)
+    if size < 8:
+        raise ContainerError(f"the file has {size} bytes; the smallest has 10.", TRUNCATED)
+    if length > size - 8:
+        raise ContainerError(
+            f"the header claims {length} bytes but the file has {size}.",
+            "The file is truncated, or it is no safetensors file.",
+        )
+    if length > LONGEST_HEADER:
+        raise ContainerError(
+            f"the header claims {length} bytes; the format allows {LONGEST_HEADER}."
+        )
+    if length == 0 or start[8:9] != b"{":
+        found = f"byte 0x{start[8]:02x}" if length else "nothing"
+        raise ContainerError(
+            f"the header starts with {found}, not with '{{'.", "Is it a safetensors file?"
+        )
+    file.seek(8)
+    return _parse(file.read(length)), 8 + length
+
+
+def _parse(encoded: bytes) -> dict[str, Any]:
+    try:
+        text = encoded.decode()
+        header = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=_no_number,
+        )
+        if re.search(r"\\u[dD]", text):  # half a surrogate pair: not text, and not writable
+            json.dumps(header, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise ContainerError(f"the header is not UTF-8 at byte {8 + error.start}.") from error
+    except UnicodeEncodeError as error:
+        raise ContainerError("the header has a string that is not valid Unicode.") from error
+    except json.JSONDecodeError as error:
+        raise ContainerError(
+            f"the header is not JSON: {error.msg} at character {error.pos} of {len(text)}."
+        ) from error
+    except RecursionError as error:
+        raise ContainerError("the header is nested too deeply.") from error
+    assert isinstance(header, dict)  # it starts with a brace
+    return header
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        again = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ContainerError(f"the header has the key {show(again)} twice.")
+    return fields
+
+
+def _integer(text: str) -> int | float:
+    if len(text) > 20:  # no count of bytes is that long, and int() refuses some
+        raise ContainerError(f"the header has a number with {len(text)} digits.")
+    return int(text) if text != "-0" else -0.0
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ContainerError(f"the header has {show(text)} where JSON has a finite number.")
+
+
+def check_metadata(found: object) -> dict[str, str]:
+    """Refuse metadata that is not text by text."""
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ContainerError(f"{METADATA} is {show(found)}, not an object of strings.")
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise ContainerError(f"{METADATA}: {show(key)} is {show(value)}, not a string.")
+    return found
+
+
+def check_tensors(
+    header: Mapping[str, Any], available: int
+) -> tuple[dict[str, TensorInfo], dict[str, tuple[int, int]]]:
+    """Validate every entry, and that together they fill the data exactly."""
+    tensors, unsorted = {}, {}
+    for name, entry in header.items():
+        if name != METADATA:
+            try:
+                tensors[name], unsorted[name] = _check_entry(name, entry)
+            except ContainerError as fact:
+                raise ContainerError(f"{show(name)}: {fact.message}", fact.hint) from None
+    spans = dict(sorted(unsorted.items(), key=lambda item: item[1]))
+    claimed = max((end for _, end in spans.values()), default=0)
+    if claimed != available:
+        raise ContainerError(
+            f"the header describes {claimed} bytes of data but the file holds {available}.",
+            TRUNCATED if claimed > available else "Something was appended to the file.",
+        )
+    previous, position = "", 0
+    for name, (begin, end) in spans.items():
+        if begin > position:
+            raise ContainerError(
+                f"bytes {position} to {begin} of the data, before {show(name)}, "
+                "belong to no tensor."
+            )
+        if begin < position:
+            raise ContainerError(
+                f"{show(name)} at bytes {begin} to {end} of the data overlaps "
+                f"{show(previous)}, which ends at {position}."
+            )
+        previous, position = name, end
+    return tensors, spans
+
+
+def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]:
+    if not isinstance(entry, dict):
+        raise ContainerError(f"the entry is {show(entry)}, not an object.")
+    for key in ("dtype", "shape", "data_offsets"):
+        if key not in entry:
+            raise ContainerError(f"the entry has no {key}.")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _KNOWN:
+        raise ContainerError(
+            f"dtype {show(dtype)} is not known.", f"Known are {', '.join(_KNOWN)}."
+        )
+    if not _are_counts(shape):
+        raise ContainerError(f"shape {show(shape)} is not a list of sizes.")
+    if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise ContainerError(f"data_offsets {show(offsets)} are not a begin and an end.")
+    bits = DTYPES[dtype].bits
+    # Empty or not, a shape whose other sizes multiply beyond all memory is not one.
+    if math.prod(size or 1 for size in shape) * bits // 8 > _LARGEST_ARRAY:
+        raise ContainerError(f"{dtype} {show(shape)} is larger than any memory.")
+    info = TensorInfo(name, tuple(shape), dtype)
+    if info.elements * bits % 8:
+        raise ContainerError(f"{dtype} {show(shape)} ends inside a byte.")
+    if offsets[1] - offsets[0] != info.nbytes:
+        raise ContainerError(
+            f"{dtype} {show(shape)} takes {info.nbytes} bytes but data_offsets {offsets} "
+            f"hold {offsets[1] - offsets[0]}."
+        )
+    for key in entry.keys() - {"dtype", "shape", "data_offsets"}:
+        if _deeper(entry[key], _DEEPEST):
+            raise ContainerError(f"the field {show(key)} is nested too deeply.")
+    return info, (offsets[0], offsets[1])
+
+
+def _are_counts(value: object) -> bool:
+    # The type itself is compared, for True is an instance of int.
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+
+
+def _deeper(value: object, levels: int) -> bool:
+    if not isinstance(value, list | dict):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in items)

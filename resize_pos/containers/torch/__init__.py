@@ -1,0 +1,1 @@
+"""Checkpoints of `torch.save`: zip archives, legacy streams and TorchScript."""

@@ -1,0 +1,290 @@
+"""The tensors of a walked pickle by name: keys, indexes and attributes that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from resize_pos.containers.base import OptimizerState
+from resize_pos.containers.pickle.values import (
+    Atom,
+    Dict,
+    Entry,
+    Global,
+    Made,
+    Persistent,
+    Ref,
+    Sequence,
+    Value,
+    atom_of,
+    entries_of,
+    global_of,
+    sequence_of,
+    value_of,
+)
+from resize_pos.containers.pickle.walk import Walked
+from resize_pos.containers.torch.tensors import REBUILD, TensorRef, read_call
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
+
+_DEEPEST = 400  # levels: a pickled module takes three for each of its own
+_LONGEST_NAME = 4096
+_MOST_CHARACTERS = 1 << 27  # in all names together
+
+_WRAPPERS = {
+    ("torch._utils", "_rebuild_parameter"),
+    ("torch._utils", "_rebuild_parameter_with_state"),
+    ("torch._utils", "_rebuild_device_tensor_from_cpu_tensor"),
+    ("torch.nn.parameter", "Parameter"),
+    ("torch.nn.parameter", "Buffer"),
+}
+_TYPED = {("torch._tensor", "_rebuild_from_type_v2"), ("torch._tensor", "_rebuild_from_type")}
+_MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """Everything that a checkpoint's pickle holds, by name."""
+
+    tensors: Mapping[str, TensorRef]
+    others: tuple[str, ...]  # names of what is no tensor
+    optimizers: tuple[OptimizerState, ...]
+    entries: Mapping[str, Entry]  # of the optimizers' states, by name
+    wrapper: str | None  # the one mapping that holds the weights; empty: it is the checkpoint
+
+
+def find_tensors(walked: Walked) -> Tree:
+    """Name every tensor by the keys, indexes and attributes that lead to it."""
+    return _Finder(walked).find()
+
+
+@dataclass(slots=True)
+class _Visit:
+    ref: Ref
+    name: str
+    depth: int
+    module: str | None
+    parent: str | None = None  # the mapping whose value it is
+
+
+class _Finder:
+    def __init__(self, walked: Walked) -> None:
+        self._root = walked.root
+        self._seen: set[int] = set()
+        self._refs: dict[int, TensorRef] = {}
+        self._tensors: dict[str, TensorRef] = {}
+        self._parents: dict[str, str | None] = {}
+        self._others: dict[str, None] = {}
+        self._optimizers: list[OptimizerState] = []
+        self._entries: dict[str, Entry] = {}
+        self._characters = 0
+
+    def find(self) -> Tree:
+        pending = [_Visit(self._root, "", 0, None)]
+        while pending:
+            visit = pending.pop()
+            children = list(self._visit(visit))
+            if children and visit.depth >= _DEEPEST:
+                raise ContainerError(f"the pickle is nested more than {_DEEPEST} levels deep.")
+            pending += reversed(children)
+        models = self._models()
+        return Tree(
+            self._tensors,
+            tuple(self._others),
+            tuple(replace(optimizer, models=models) for optimizer in self._optimizers),
+            self._entries,
+            self._wrapper(),
+        )
+
+    def _visit(self, visit: _Visit) -> Iterator[_Visit]:
+        value = value_of(visit.ref)
+        if isinstance(value, Atom | Global | Persistent):
+            self._note_other(visit.name)
+            return
+        if isinstance(value, Made):
+            found = self._tensor(value)
+            if found is not None:
+                found.module = found.module or visit.module
+                name = self._unique(visit.name or "tensor")
+                found.names.append((name, visit.ref))
+                self._tensors[name] = found
+                self._parents[name] = visit.parent
+                return
+        if id(value) in self._seen:  # the same object again: it has its names already
+            return
+        self._seen.add(id(value))
+        if isinstance(value, Made) and _is_opaque(value):
+            self._note_other(visit.name)
+            return
+        yield from self._children(value, visit)
+
+    def _children(self, value: Value, visit: _Visit) -> Iterator[_Visit]:
+        if isinstance(value, Sequence):
+            yield from self._indexed(value.items, visit)
+        elif isinstance(value, Dict):
+            self._note_optimizer(value.entries, visit.name)
+            yield from self._keyed(value.entries, visit)
+        elif isinstance(value, Made):
+            entries = [*_constructor_entries(value), *value.entries]
+            self._note_optimizer(entries, visit.name)
+            yield from self._keyed(entries, visit)
+            yield from self._indexed(value.items, visit)
+            if not (value.entries or _is_mapping(value)):
+                yield from self._indexed(sequence_of(value.arguments) or [], visit)
+            for state in value.state:
+                yield from self._state(value, state, visit)
+
+    def _state(self, owner: Made, state: Ref, visit: _Visit) -> Iterator[_Visit]:
+        entries = entries_of(state)
+        if entries is None:
+            items = sequence_of(state)
+            yield from self._indexed(items if items is not None else [state], visit)
+            return
+        keys = {atom_of(entry.key) for entry in entries}
+        is_module = set(_MODULE_PARTS) <= keys
+        for entry in entries:
+            key = atom_of(entry.key)
+            if _is_mapping(owner) and key == "_metadata":
+                continue  # version numbers that every state dict carries
+            if is_module and key in _MODULE_PARTS:
+                name = ".".join(global_of(owner.call) or ("a", "module"))
+                inner = _Visit(entry.value, visit.name, visit.depth + 1, name)
+                yield from self._keyed(entries_of(entry.value) or [], inner)
+            else:
+                yield self._child(visit, _word(entry.key, 0), entry.value)
+
+    def _keyed(self, entries: list[Entry], visit: _Visit) -> Iterator[_Visit]:
+        last: dict[object, tuple[str, Entry]] = {}
+        for index, entry in enumerate(entries):
+            key = atom_of(entry.key)
+            # A key that is set again replaces what it had; an object is a key of its own.
+            identity = (type(key), key) if key is not ... else id(entry)
+            last[identity] = (_word(entry.key, index), entry)
+        for word, entry in last.values():
+            child = self._child(visit, word, entry.value)
+            child.parent = visit.name
+            if any(visit.name == optimizer.state for optimizer in self._optimizers):
+                self._entries[child.name] = entry
+            yield child
+
+    def _indexed(self, items: list[Ref], visit: _Visit) -> Iterator[_Visit]:
+        for index, item in enumerate(items):
+            yield self._child(visit, str(index), item)
+
+    def _child(self, visit: _Visit, word: str, ref: Ref) -> _Visit:
+        name = f"{visit.name}.{word}" if visit.name else word
+        if len(name) > _LONGEST_NAME:
+            raise ContainerError(f"a name in the pickle has {len(name)} characters.")
+        return _Visit(ref, name, visit.depth + 1, visit.module)
+
+    def _note_other(self, name: str) -> None:
+        words = name.split(".", 3)
+        self._others[name if len(words) < 4 else f"{words[0]}.{words[1]}.…"] = None
+
+    def _counted(self, name: str) -> str:
+        self._characters += len(name)
+        if self._characters > _MOST_CHARACTERS:
+            raise ContainerError("the names in the pickle are longer than any checkpoint's.")
+        return name
+
+    def _unique(self, name: str) -> str:
+        """Tell two tensors apart whose paths read alike, such as keys 1 and "1"."""
+        wanted, count = self._counted(name), 1
+        while wanted in self._tensors:
+            count += 1
+            wanted = f"{name}~{count}"
+        return wanted
+
+    def _note_optimizer(self, entries: list[Entry], name: str) -> None:
+        by_key = {atom_of(entry.key): entry.value for entry in entries}
+        groups = sequence_of(by_key["param_groups"], "list") if "param_groups" in by_key else None
+        if groups is None or "state" not in by_key or entries_of(by_key["state"]) is None:
+            return
+        self._optimizers.append(
+            OptimizerState(
+                name,
+                tuple(_group_words(group, "params") for group in groups),
+                tuple(_group_words(group, "param_names") for group in groups),
+            )
+        )
+
+    def _weights(self) -> list[str]:
+        states = tuple(f"{optimizer.state}." for optimizer in self._optimizers)
+        return [name for name in self._tensors if not name.startswith(states)]
+
+    def _models(self) -> tuple[tuple[str, ...], ...]:
+        """Give the tensors of each mapping, but for the optimizers'."""
+        models: dict[str | None, list[str]] = {}
+        for name in self._weights():
+            models.setdefault(self._parents[name], []).append(name)
+        return tuple(tuple(names) for names in models.values())
+
+    def _wrapper(self) -> str | None:
+        """Name the one mapping whose values all the tensors are, but for the optimizers'."""
+        parents = {self._parents[name] for name in self._weights()}
+        return parents.pop() if len(parents) == 1 else None
+
+    def _tensor(self, made: Made) -> TensorRef | None:
+        """Recognise a call that rebuilds a tensor, through parameters and subclasses."""
+        inner: Made | None = made
+        for _ in range(4):  # a parameter of a subclass of a tensor
+            if inner is None or id(inner) in self._refs:
+                break
+            call, arguments = global_of(inner.call), sequence_of(inner.arguments)
+            if call is None or arguments is None:
+                return None
+            if call[0] == "torch._utils" and call[1] in REBUILD:
+                found = read_call(inner, call[1], arguments)
+                if found is not None:
+                    self._refs[id(inner)] = found
+                break
+            if call in _TYPED and len(arguments) >= 3:
+                function, nested = global_of(arguments[0]), sequence_of(arguments[2])
+                if function is not None and function[1] in REBUILD and nested is not None:
+                    found = read_call(inner, function[1], nested)
+                    if found is not None:
+                        self._refs[id(inner)] = found
+                break
+            first = value_of(arguments[0]) if call in _WRAPPERS and arguments else None
+            inner = first if isinstance(first, Made) else None
+        return None if inner is None else self._refs.get(id(inner))
+
+
+def _word(key: Ref, index: int) -> str:
+    value = atom_of(key)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and value.bit_length() > 512:
+        return f"?{index}"
+    return f"?{index}" if value is ... or isinstance(value, bytes) else str(value)
+
+
+def _group_words(group: Ref, key: str) -> tuple[str, ...]:
+    for entry in entries_of(group) or []:
+        if atom_of(entry.key) == key:
+            items = sequence_of(entry.value, "list") or sequence_of(entry.value) or []
+            return tuple(_word(item, index) for index, item in enumerate(items))
+    return ()
+
+
+def _is_mapping(made: Made) -> bool:
+    call = global_of(made.call)
+    return call is not None and call[1] in ("OrderedDict", "defaultdict", "Counter")
+
+
+def _is_opaque(made: Made) -> bool:
+    """Tensors that are none of ours (sparse, nested, wrapped) are not looked into."""
+    call = global_of(made.call)
+    return call is not None and call[0].startswith("torch.") and call[1].startswith("_rebuild_")
+
+
+def _constructor_entries(made: Made) -> list[Entry]:
+    """Python 2 wrote an OrderedDict's entries as an argument: a list of pairs."""
+    arguments = sequence_of(made.arguments) if _is_mapping(made) else None
+    pairs = sequence_of(arguments[0], "list") if arguments else None
+    entries = []
+    for pair in pairs or []:
+        items = sequence_of(pair, "list") or sequence_of(pair)
+        if items is not None and len(items) == 2:
+            entries.append(Entry(items[0], items[1], pair.start, pair.end, None))
+    return entries

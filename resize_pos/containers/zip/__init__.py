@@ -1,0 +1,1 @@
+"""Zip archives, read and written record by record."""

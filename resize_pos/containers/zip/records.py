@@ -1,0 +1,215 @@
+"""Zip archives as torch writes them: stored records, each aligned by padding in its header.
+
+The directory is read and checked in full; records are copied without being looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
+
+STORED = 0
+ALIGNMENT = 64
+
+END = struct.Struct("<4s4H2LH")
+END64 = struct.Struct("<4sQ2H2L4Q")
+LOCATOR = struct.Struct("<4sLQL")
+CENTRAL = struct.Struct("<4s6H3L5H2L")
+LOCAL = struct.Struct("<4s5H3L2H")
+_LARGEST_DIRECTORY = 1 << 28
+_LONGEST_COMMENT = 1 << 16
+LIMIT32 = 0xFFFFFFFF
+ZIP64 = 1  # the id of the extra field with 64-bit numbers
+PADDING = 0x4246  # "FB": the extra field in which torch keeps its padding
+ENCRYPTED, DESCRIPTOR, UTF8 = 0x0001, 0x0008, 0x0800
+
+DAMAGED = "The file is damaged or truncated; download or copy it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One file of the archive."""
+
+    name: str
+    method: int
+    flags: int
+    crc: int
+    stored: int  # bytes in the archive
+    size: int  # bytes when unpacked; the same where nothing is compressed
+    start: int  # of the local header
+    data: int  # of the first byte
+    end: int  # of everything up to the next record: data, and the descriptor after it
+    central: bytes  # the entry of the directory
+    local: bytes  # the local header, with name and extra fields
+
+
+def read_directory(file: BinaryIO, size: int) -> tuple[Record, ...]:
+    """Read and check every entry, in the order in which the records lie."""
+    count, offset, length = _find_directory(file, size)
+    file.seek(offset)
+    directory = file.read(length)
+    entries = sorted(_entries(directory, count), key=lambda entry: entry.start)
+    names: set[str] = set()
+    records = []
+    for index, entry in enumerate(entries):
+        if entry.name in names:
+            raise ContainerError(f"the archive has the record {entry.name!r} twice.")
+        names.add(entry.name)
+        end = entries[index + 1].start if index + 1 < len(entries) else offset
+        records.append(_with_local(file, entry, end))
+    return tuple(records)
+
+
+def read_record(file: BinaryIO, record: Record, limit: int) -> bytes:
+    """Read a small stored record, such as the pickle."""
+    require_stored(record)
+    if record.size > limit:
+        raise ContainerError(f"{record.name} has {record.size} bytes; at most {limit} are read.")
+    file.seek(record.data)
+    data = file.read(record.size)
+    if len(data) != record.size:
+        raise ContainerError(f"{record.name}: {record.size} bytes expected, {len(data)} read.")
+    return data
+
+
+def require_stored(record: Record) -> None:
+    """Refuse a compressed record: its bytes cannot be spliced, nor mapped by torch."""
+    if record.method != STORED:
+        raise ContainerError(
+            f"{record.name} is compressed; torch stores its records as they are.",
+            "Someone packed the file again: load it and save it once with torch.save.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    method: int
+    flags: int
+    crc: int
+    stored: int
+    size: int
+    start: int
+    raw: bytes
+
+
+def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
+    tail_length = min(size, _LONGEST_COMMENT + END.size)
+    file.seek(size - tail_length)
+    tail = file.read(tail_length)
+    found = tail.rfind(b"PK\x05\x06")
+    if found < 0 or len(tail) - found < END.size:
+        raise ContainerError("the archive has no directory at its end.", DAMAGED)
+    _, disk, _, _, count, length, offset, comment = END.unpack_from(tail, found)
+    end = size - tail_length + found
+    if disk not in (0, 0xFFFF) or found + END.size + comment != len(tail):
+        raise ContainerError("the archive's end does not fit its directory.", DAMAGED)
+    file.seek(max(end - LOCATOR.size, 0))
+    locator = file.read(LOCATOR.size)
+    if locator[:4] == b"PK\x06\x07" and len(locator) == LOCATOR.size:
+        at = LOCATOR.unpack(locator)[2]
+        if at + END64.size > end:
+            raise ContainerError("the archive's 64-bit directory end is not there.", DAMAGED)
+        file.seek(at)
+        fields = END64.unpack(file.read(END64.size))
+        if fields[0] != b"PK\x06\x06":
+            raise ContainerError("the archive's 64-bit directory end is not there.", DAMAGED)
+        count, length, offset = fields[7:10]
+        end = at
+    if offset + length != end:
+        raise ContainerError(
+            f"the archive's directory at byte {offset} with {length} bytes does not end at {end}.",
+            DAMAGED,
+        )
+    if length > _LARGEST_DIRECTORY or count * CENTRAL.size > length:
+        raise ContainerError(f"the archive's directory states {count} records in {length} bytes.")
+    return count, offset, length
+
+
+def _entries(directory: bytes, count: int) -> Iterator[_Entry]:
+    position = 0
+    for _ in range(count):
+        fixed = directory[position : position + CENTRAL.size]
+        if len(fixed) < CENTRAL.size or fixed[:4] != b"PK\x01\x02":
+            raise ContainerError("the archive's directory is damaged.", DAMAGED)
+        fields = CENTRAL.unpack(fixed)
+        flags, method, crc, stored, size = *fields[3:5], *fields[7:10]
+        name_length, extra_length, comment_length, start = *fields[10:13], fields[16]
+        middle = position + CENTRAL.size + name_length
+        end = middle + extra_length + comment_length
+        if end > len(directory):
+            raise ContainerError("the archive's directory is damaged.", DAMAGED)
+        name = _name(directory[position + CENTRAL.size : middle], flags)
+        extra = directory[middle : middle + extra_length]
+        stored, size, start = _wide(extra, stored, size, start)
+        yield _Entry(name, method, flags, crc, stored, size, start, directory[position:end])
+        position = end
+
+
+def _name(raw: bytes, flags: int) -> str:
+    try:
+        name = raw.decode("utf-8" if flags & UTF8 else "cp437")
+    except UnicodeDecodeError:
+        raise ContainerError(f"a record's name {raw!r} is not text.", DAMAGED) from None
+    parts = name.split("/")
+    if not name or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
+        raise ContainerError(f"a record is called {name!r}, which leads out of the archive.")
+    if flags & ENCRYPTED:
+        raise ContainerError(f"the record {name!r} is encrypted.")
+    return name
+
+
+def _wide(extra: bytes, stored: int, size: int, start: int) -> tuple[int, int, int]:
+    """Take the 64-bit numbers where the 32-bit fields say that there are some."""
+    wide = dict(extra_fields(extra)).get(ZIP64, b"")
+    numbers = [n for (n,) in struct.iter_unpack("<Q", wide[: len(wide) // 8 * 8])]
+    values = []
+    for value in (size, stored, start):  # in the order of the format
+        if value == LIMIT32 and numbers:
+            value = numbers.pop(0)
+        values.append(value)
+    return values[1], values[0], values[2]
+
+
+def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give id and content of each extra field of a header."""
+    position = 0
+    while position + 4 <= len(extra):
+        kind, length = struct.unpack_from("<2H", extra, position)
+        yield kind, extra[position + 4 : position + 4 + length]
+        position += 4 + length
+
+
+def _with_local(file: BinaryIO, entry: _Entry, end: int) -> Record:
+    file.seek(entry.start)
+    fixed = file.read(LOCAL.size)
+    if len(fixed) < LOCAL.size or fixed[:4] != b"PK\x03\x04":
+        raise ContainerError(f"the record {entry.name!r} has no header.", DAMAGED)
+    fields = LOCAL.unpack(fixed)
+    name_length, extra_length = fields[9:11]
+    variable = file.read(name_length + extra_length)
+    data = entry.start + LOCAL.size + name_length + extra_length
+    if len(variable) < name_length + extra_length or data + entry.stored > end:
+        raise ContainerError(f"the record {entry.name!r} overlaps what follows it.", DAMAGED)
+    own = entry.raw[CENTRAL.size : CENTRAL.size + name_length]
+    if variable[:name_length] != own or fields[3] != entry.method:
+        raise ContainerError(f"the record {entry.name!r} is not what the directory says.", DAMAGED)
+    if entry.method == STORED and entry.stored != entry.size:
+        raise ContainerError(f"the record {entry.name!r} states two sizes.", DAMAGED)
+    return Record(
+        entry.name,
+        entry.method,
+        entry.flags,
+        entry.crc,
+        entry.stored,
+        entry.size,
+        entry.start,
+        data,
+        end,
+        entry.raw,
+        fixed + variable,
+    )

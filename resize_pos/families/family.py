@@ -1,0 +1,282 @@
+"""What is known of one layout, read strictly from TOML: an unknown or missing key is refused."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.conventions import (
+    CONVENTIONS,
+    RELATIVE_CONVENTIONS,
+    Convention,
+    RelativeConvention,
+)
+from resize_pos.core.errors import ResizePosError, UsageError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.windows import DerivedRule, WindowRule
+
+_STEM = r"(?P<stem>(?:.*?[./])??)"  # the shortest, so that a key may itself begin with a module
+
+
+class Role(StrEnum):
+    """What one row of a table stands for."""
+
+    ABSOLUTE = "absolute"  # a patch of the image
+    RELATIVE = "relative"  # an offset between two patches
+    DISTANCE = "distance"  # a distance |Δ| between two patches
+    SEQUENCE = "sequence"  # a token of a text
+    DERIVED = "derived"  # nothing of its own: computed from the geometry of other tables
+    REFERENCE = "reference"  # a patch of a grid that the library resamples while it runs
+    INDEX = "index"  # a coordinate that is looked up as it is, such as "row 17"
+    KERNEL = "kernel"  # no row at all: the patch embedding, which `--to-patch` changes
+    INERT = "inert"  # nothing that an image size decides
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may own the rows before or after a grid: a plain count, or the tokens of siblings."""
+
+    count: int
+    siblings: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, value: object) -> Owner:
+        """Read `1`, or `"cls_token + reg_token"`."""
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return cls(value, ())
+        if isinstance(value, str) and value.strip():
+            return cls(0, tuple(part.strip() for part in value.split("+")))
+        raise ResizePosError(f"{value!r} is neither a count nor names of sibling tensors.")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How one lineage of models names and lays out its position tables."""
+
+    name: str
+    title: str
+    role: Role
+    key: str
+    axes: tuple[Layout, ...]
+    prefix: tuple[Owner, ...] = (Owner(0, ()),)
+    suffix: tuple[Owner, ...] = (Owner(0, ()),)
+    patch: tuple[str, ...] = ()
+    window: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # each entry: alternatives separated by "|"
+    absent: tuple[str, ...] = ()
+    follows: str | None = None
+    scaled: bool = False
+    convention: Convention | RelativeConvention | None = None
+    windows: WindowRule | None = None
+    derived: DerivedRule | None = None
+    models: tuple[str, ...] = ()  # model types of a config that claim the table for this family
+    named: str | None = None  # a regular expression that claims it, found anywhere in the name
+    padded: bool = False  # pad_token_id + 1 rows come first, where a config states one
+    kept: str | None = None  # why such a table is never changed
+    why: str = ""  # why a reference, index or inert tensor is left alone
+    refuse: str = ""
+    forcible: bool = False
+    source: str = ""
+
+    def stem(self, name: str) -> str | None:
+        """Match a tensor's name; give what stands before the key, or None."""
+        found = _compiled(self.key).fullmatch(name)
+        if found is None or (self.windows is not None and self.windows.place(name) is None):
+            return None
+        return found["stem"]
+
+    def objection(self, stem: str, tensors: Mapping[str, TensorInfo], shape: Sequence[int]) -> str:
+        """Say why a tensor whose name matches is not of this family; empty when it is."""
+        for alternatives in self.requires:
+            names = [part.strip() for part in alternatives.split("|")]
+            if not any(_present(name, stem, tensors) for name in names):
+                shown = " or ".join(stem + name for name in names)
+                return f"needs {shown}, which is not in the file"
+        for unwanted in self.absent:
+            if _present(unwanted, stem, tensors):
+                return f"{stem}{unwanted} is in the file"
+        layouts = self._layouts(stem, tensors, shape)
+        if self.axes and self.layout(shape, stem, tensors) is None:
+            reasons = "; ".join(str(layout.mismatch(tuple(shape))) for layout in layouts)
+            return f"its shape {list(shape)} has {reasons}"
+        return ""
+
+    @property
+    def must_be_claimed(self) -> bool:
+        """Whether name and shape alone do not make a tensor this family's."""
+        return bool(self.models) or self.named is not None
+
+    def claims(self, name: str) -> bool:
+        """Whether the whole name of a tensor says that it is of this family."""
+        return self.named is not None and re.search(self.named, name) is not None
+
+    def layout(
+        self, shape: Sequence[int], stem: str = "", tensors: Mapping[str, TensorInfo] | None = None
+    ) -> Layout | None:
+        """Give the first axis pattern that fits a shape."""
+        layouts = self._layouts(stem, tensors or {}, shape)
+        return next((axes for axes in layouts if axes.mismatch(tuple(shape)) is None), None)
+
+    def _layouts(
+        self, stem: str, tensors: Mapping[str, TensorInfo], shape: Sequence[int]
+    ) -> tuple[Layout, ...]:
+        """State the lengths inside a group that only the table it follows can tell."""
+        leader = tensors.get(stem + self.follows) if self.follows else None
+        if leader is None or len(leader.shape) < 2:
+            return self.axes
+        rows, channels = leader.shape[-2:]
+        copies = max(1, math.prod(shape[-1:]) // (rows * channels))
+        return tuple(
+            axes.bind(k=copies, d=channels) if axes.pattern.endswith("(k (p h w s) d)") else axes
+            for axes in self.axes
+        )
+
+
+_CONDITION = re.compile(r"(~?)([^:@#]+)([:@#]?)(\d*)")
+
+
+def _present(name: str, stem: str, tensors: Mapping[str, TensorInfo]) -> bool:
+    """Look for a sibling, perhaps anywhere (`~name`), perhaps of a certain shape.
+
+    `name:5` must have five axes, `name@7` a 7×7 kernel, `name#1` one input channel; `name.*` is
+    anything that begins so.
+    """
+    if name.endswith("*"):
+        return any(other.startswith(stem + name[:-1]) for other in tensors)
+    found = _CONDITION.fullmatch(name)
+    assert found is not None, name
+    anywhere, name, kind, number = found.groups()
+    if anywhere:
+        infos = [info for other, info in tensors.items() if other.endswith(name)]
+    else:
+        infos = [tensors[stem + name]] if stem + name in tensors else []
+    return any(_shaped(info.shape, kind, number) for info in infos)
+
+
+def _shaped(shape: Sequence[int], kind: str, number: str) -> bool:
+    if kind == ":":
+        return len(shape) == int(number)
+    if kind == "@":
+        return len(shape) > 3 and list(shape[-2:]) == [int(number)] * 2
+    return not kind or (len(shape) > 1 and shape[1] == int(number))
+
+
+@cache
+def _compiled(key: str) -> re.Pattern[str]:
+    return re.compile(f"{_STEM}(?:{key})")
+
+
+def load_families(text: str) -> tuple[Family, ...]:
+    """Read a registry from TOML; refuse unknown keys, missing keys and repeated names."""
+    document = tomllib.loads(text)
+    if set(document) != {"family"}:
+        raise ResizePosError(f"families: expected only [[family]] entries, found {set(document)}.")
+    families = tuple(_family(entry) for entry in document["family"])
+    names = [family.name for family in families]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise ResizePosError(f"families: {sorted(repeated)[0]!r} is defined twice.")
+    return families
+
+
+def custom_family(pattern: str, axes: str) -> Family:
+    """Make a family from `--pattern` and `--axes`, for a table that no family knows."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--pattern {pattern!r} is not a regular expression: {error}.") from None
+    layout = Layout.parse(axes)
+    lines = any("l" in term for term in layout.terms)
+    return Family(
+        name="custom",
+        title="given by --pattern and --axes",
+        role=Role.SEQUENCE if lines else Role.ABSOLUTE,
+        key=f".*(?:{pattern}).*",
+        axes=(layout,),
+        prefix=(Owner(0, ()), Owner(1, ())),
+        source="the command line",
+    )
+
+
+_REQUIRED = frozenset({"name", "title", "role", "key", "source"})
+_OWNERS = frozenset({"prefix", "suffix"})
+_NAMES = frozenset({"patch", "window", "requires", "absent", "models"})
+_PLAIN = {
+    "follows": str,
+    "named": str,
+    "padded": bool,
+    "kept": str,
+    "why": str,
+    "refuse": str,
+    "scaled": bool,
+    "forcible": bool,
+}
+_RULES = {"windows": WindowRule.parse, "derived": DerivedRule.parse}
+_SCALAR = Layout("scalar", ())  # a single number, such as CLIP's input_resolution
+_OPTIONAL = _OWNERS | _NAMES | set(_PLAIN) | set(_RULES) | {"axes", "convention"}
+
+
+def _family(entry: Mapping[str, Any]) -> Family:
+    name = entry.get("name", "?")
+    unknown = set(entry) - _REQUIRED - _OPTIONAL
+    missing = _REQUIRED - set(entry)
+    if unknown or missing:
+        raise ResizePosError(
+            f"families: {name!r} has unknown keys {sorted(unknown)} and lacks {sorted(missing)}."
+        )
+    try:
+        _compiled(entry["key"])
+        role = Role(entry["role"])
+        values: dict[str, Any] = {key: entry[key] for key in ("name", "title", "key", "source")}
+        values |= {key: tuple(map(Owner.parse, entry[key])) for key in _OWNERS & set(entry)}
+        values |= {key: tuple(entry[key]) for key in _NAMES & set(entry)}
+        values |= {key: parse(entry[key]) for key, parse in _RULES.items() if key in entry}
+        values["axes"] = tuple(
+            _SCALAR if axes == _SCALAR.pattern else Layout.parse(axes)
+            for axes in entry.get("axes", ())
+        )
+        values |= {key: _plain(key, entry[key]) for key in set(_PLAIN) & set(entry)}
+        re.compile(entry.get("named", ""))
+        if not (role is Role.RELATIVE and "derived" in entry):
+            values["convention"] = _convention(role, entry.get("convention"))
+        _check_role(role, values)
+    except (ResizePosError, ValueError, re.error) as error:
+        raise ResizePosError(f"families: {name!r}: {error}") from error
+    return Family(role=role, **values)
+
+
+def _plain(key: str, value: object) -> object:
+    if not isinstance(value, _PLAIN[key]):
+        raise ValueError(f"{key} = {value!r} is not a {_PLAIN[key].__name__}")
+    return value
+
+
+def _check_role(role: Role, values: Mapping[str, Any]) -> None:
+    inert = role is Role.INERT
+    if bool(values["axes"]) is inert:
+        raise ValueError(f"{role} families have {'no ' if inert else ''}axes")
+    if role in (Role.INERT, Role.REFERENCE, Role.INDEX) and not values.get("why"):
+        raise ValueError(f"{role} families say why they are left alone")
+
+
+_CONVENTIONS: Mapping[Role, Mapping[str, Convention | RelativeConvention]] = {
+    Role.ABSOLUTE: CONVENTIONS,
+    Role.REFERENCE: CONVENTIONS,
+    Role.RELATIVE: RELATIVE_CONVENTIONS,
+    Role.DISTANCE: RELATIVE_CONVENTIONS,
+}
+
+
+def _convention(role: Role, name: str | None) -> Convention | RelativeConvention | None:
+    if name is None and role not in _CONVENTIONS:
+        return None
+    if name is None or name not in _CONVENTIONS.get(role, {}):
+        raise ValueError(f"no convention {name!r} for {role} tables")
+    return _CONVENTIONS[role][name]

@@ -1,0 +1,116 @@
+"""The known families, each read from `families.toml` when a name first asks for it.
+
+Reading all of them costs more than everything else that a look at a checkpoint does. So the text is
+cut into its entries, and an entry is parsed only when a tensor's name holds a piece of text without
+which the entry's key cannot match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from resize_pos.core.errors import UsageError
+from resize_pos.families.family import Family, load_families
+
+_ENTRY = "[[family]]\n"
+_KEY = re.compile(r"^key = '([^']*)'$", re.MULTILINE)
+_LITERAL = re.compile(r"(?:[\w/]|\\\.)+")  # a pattern that matches only itself
+_INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # what holds no further group
+_OPTIONAL_GROUP = re.compile(rf"\({_INSIDE}\)[?*]")
+_GROUP = re.compile(rf"\({_INSIDE}\)[+]?")
+_LOOSE = re.compile(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
+_SAME_DIGIT = str.maketrans("123456789", "000000000")
+_GAP, _DOT = "\n", "\0"  # stand in no key
+
+
+def needles(key: str) -> tuple[str, ...]:
+    """Name pieces of text of which every match of a key holds one; an empty one says nothing."""
+    if _LITERAL.fullmatch(key):
+        return (key.replace("\\.", "."),)
+    without = key
+    while (shorter := _OPTIONAL_GROUP.sub(_GAP, without)) != without:
+        without = shorter
+    outer = without
+    while (shorter := _GROUP.sub(_GAP, outer)) != outer:
+        outer = shorter
+    if "|" in outer:
+        return tuple(needle for part in _alternatives(without) for needle in needles(part))
+    pieces = _LOOSE.sub(_GAP, outer.replace("\\.", _DOT)).replace(_DOT, ".").split(_GAP)
+    best = max(pieces, key=len)
+    if best:
+        return (best,)
+    whole = _GROUP.fullmatch(without)
+    return needles(without[1:].rstrip("+")[:-1]) if whole else ("",)
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """Split at the bars that stand in no group."""
+    depth, start = 0, 0
+    for place, letter in enumerate(pattern):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "|" and depth == 0:
+            yield pattern[start:place]
+            start = place + 1
+    yield pattern[start:]
+
+
+class Registry:
+    """Families in order of precedence."""
+
+    def __init__(self, text: str) -> None:
+        _, *self._entries = text.split(_ENTRY)
+        keys = (_KEY.search(entry) for entry in self._entries)
+        self._needles = [
+            tuple(needle.translate(_SAME_DIGIT) for needle in needles(key[1])) if key else ("",)
+            for key in keys
+        ]
+        self._families: dict[int, Family] = {}
+        self._candidates: dict[str, tuple[int, ...]] = {}
+
+    def candidates(self, name: str) -> Iterator[Family]:
+        """Give the families whose key may match a tensor's name; all the others cannot."""
+        # Blocks and layers differ in their numbers alone, and are looked up once for all of them.
+        alike = name.translate(_SAME_DIGIT)
+        found = self._candidates.get(alike)
+        if found is None:
+            found = tuple(
+                number
+                for number, wanted in enumerate(self._needles)
+                if any(needle in alike for needle in wanted)
+            )
+            self._candidates[alike] = found
+        return map(self._family, found)
+
+    def __iter__(self) -> Iterator[Family]:
+        return map(self._family, range(len(self._entries)))
+
+    def _family(self, number: int) -> Family:
+        family = self._families.get(number)
+        if family is None:
+            (family,) = load_families(_ENTRY + self._entries[number])
+            self._families[number] = family
+        return family
+
+
+@cache
+def registry() -> Registry:
+    """Give what the package knows."""
+    return Registry(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
+
+
+def known_families() -> tuple[Family, ...]:
+    """Read the whole registry, in order of precedence."""
+    return tuple(registry())
+
+
+def family_named(name: str) -> Family:
+    """Look a family up, for `--family`."""
+    for family in registry():
+        if family.name == name:
+            return family
+    raise UsageError(
+        f"no family is called {name!r}.", hint="`resize-pos families` lists every known one."
+    )

@@ -1,0 +1,169 @@
+"""The values between locating and executing: position tables, and the steps planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.operations import Operation, SinCosTable
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Family, Role
+from resize_pos.families.windows import Reach
+
+
+@dataclass(frozen=True, slots=True)
+class StateOf:
+    """What an optimizer's tensor belongs to."""
+
+    table: str  # the parameter whose state it is
+    entry: str  # where all the state of that parameter lies
+
+
+@dataclass(frozen=True, slots=True)
+class PositionTable:
+    """A position tensor, what it is, and how its rows are to be read."""
+
+    tensor: TensorInfo
+    family: Family
+    stem: str  # what stands before the family's key in the name: the tower it belongs to
+    layout: Layout
+    grid: Grid  # patches; for a relative table the window whose offsets it holds
+    prefix: int = 0
+    suffix: int = 0
+    patch: Size | None = None
+    evidence: tuple[str, ...] = ()
+    follows: str | None = None  # the table whose geometry this one shares
+    reach: Reach | None = None  # what is known of a relative table's window
+    state: StateOf | None = None  # set: not a table, but an optimizer's state of one
+    fixed: SinCosTable | None = None  # the sin-cos formula that its values follow
+    window: Size | None = None  # what one cell sees, where patches overlap
+    frames: int = 1  # grids in the table, one per frame or tube of frames
+    tube: int = 1  # frames per cell
+    kernel: str | None = None  # the patch embedding that gave the patch size
+
+    @property
+    def name(self) -> str:
+        """The tensor's name."""
+        return self.tensor.name
+
+    @property
+    def role(self) -> Role:
+        """What its rows stand for."""
+        return self.family.role
+
+    @property
+    def tiling(self) -> Tiling | None:
+        """How the image is cut into cells, where that is known."""
+        return None if self.patch is None else Tiling(self.patch, self.window)
+
+    @property
+    def pixels(self) -> Size | None:
+        """The size of the image that its grid covers, where it tells one."""
+        tells = self.role not in (Role.REFERENCE, Role.KERNEL) and not self.family.scaled
+        if self.tiling is None or not tells or not {"h", "w"} <= self.layout.axes:
+            return None
+        return self.tiling.pixels(self.grid)
+
+    @property
+    def kind(self) -> str:
+        """What it is, for the report: its role, or that it is an optimizer's."""
+        return self.role.value if self.state is None else "optimizer"
+
+    @property
+    def length(self) -> int:
+        """Positions of a 1-D table, as the model counts them: without prefix and suffix."""
+        return self.grid.cells
+
+
+_OF_IMAGES = {Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
+
+
+def is_all_text(roles: Iterable[Role]) -> bool:
+    """Whether tables of these roles say something about a text and nothing about an image."""
+    present = set(roles)
+    return Role.SEQUENCE in present and not present & _OF_IMAGES
+
+
+class Action(StrEnum):
+    """What happens to a table."""
+
+    RESIZE = "resize"  # its values are interpolated
+    REGENERATE = "regenerate"  # its values are computed anew from their formula
+    KEEP = "keep"
+    DROP = "drop"  # an optimizer's state is taken out
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One table and what is to become of it."""
+
+    table: PositionTable
+    action: Action
+    target: Grid
+    target_shape: tuple[int, ...]
+    operation: Operation | None  # None: the bytes are kept
+    reason: str
+    own_convention: str | None = None  # the family's own, where it differs from what is done
+    frames: int = 1  # after the step
+
+
+def stored_grid(role: Role, grid: Grid) -> Grid:
+    """Give the grid as stored: cells, or the offsets −(n−1) … n−1 of a relative table's window."""
+    if role is not Role.RELATIVE:
+        return grid
+    return Grid(2 * grid.height - 1, 2 * grid.width - 1)
+
+
+def keep(table: PositionTable, reason: str) -> Step:
+    """Plan to leave a table as it is."""
+    shape = table.tensor.shape
+    return Step(table, Action.KEEP, table.grid, shape, None, reason, frames=table.frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A tensor that is a table for certain, but whose geometry needs a word from the user."""
+
+    tensor: TensorInfo
+    family: Family
+    error: GeometryError
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A tensor that sounds like a position table and was not taken for one."""
+
+    tensor: TensorInfo
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A tensor that sounds like a position table and is known not to depend on the resolution."""
+
+    tensor: TensorInfo
+    family: Family
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Everything that a look at names and shapes found."""
+
+    tables: tuple[PositionTable, ...]
+    unsettled: tuple[Unsettled, ...]
+    near_misses: tuple[NearMiss, ...]
+    left_alone: tuple[LeftAlone, ...] = ()
+    pictured: bool = False  # a config states an image size, whatever tables there are
+
+    @property
+    def all_text(self) -> bool:
+        """Whether every table is 1-D, so that sizes in a request mean lengths."""
+        if self.pictured:
+            return False
+        families = [table.family for table in self.tables]
+        families += [entry.family for entry in self.unsettled]
+        return is_all_text(family.role for family in families)

@@ -1,0 +1,278 @@
+"""Settle prefix, grid and suffix of one table from evidence, or refuse with every answer left.
+
+In order: what flags state, what the file says about itself, what a config beside it says, a single
+square that the candidates allow, and the table's own values. Compare grids, never row counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Owner
+
+_MOST_LISTED = 8
+_WIDEST_ASPECT = 16
+_MOST_PREFIX = 8  # of those that are tried without a sign of them
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """How many rows may stand before (or after) the grid, and why."""
+
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A grid that some evidence states; a binding one must fit or the request is refused."""
+
+    grid: Grid
+    reason: str
+    binding: bool = False
+    size: Size | None = None  # pixels, where only the user's word gives the patch size
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The settled answer, with the evidence in words."""
+
+    prefix: int
+    grid: Grid
+    suffix: int
+    evidence: tuple[str, ...]
+    frames: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read the rows of a table: prefix + frames · grid + suffix."""
+
+    prefix: Candidate
+    grid: Grid
+    suffix: Candidate
+    frames: int = 1
+
+    def __str__(self) -> str:
+        cells = str(self.grid) if self.frames == 1 else f"{self.frames}×{self.grid}"
+        parts = [str(self.prefix.count)] if self.prefix.count else []
+        parts += [cells, *([str(self.suffix.count)] if self.suffix.count else [])]
+        total = self.prefix.count + self.frames * self.grid.cells + self.suffix.count
+        return f"{total} = {' + '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a look at the values says about readings that compete."""
+
+    choice: Reading | None  # None: they do not tell
+    words: str
+
+
+Judge = Callable[[Sequence[Reading]], Opinion]
+_Pairs = Sequence[tuple[Candidate, Candidate]]
+
+
+def candidates(
+    owners: Sequence[Owner],
+    stem: str,
+    tensors: Mapping[str, TensorInfo],
+    stated: int | None,
+    flag: str,
+) -> tuple[Candidate, ...]:
+    """List the possible row counts, likeliest first; a flag leaves only its own."""
+    if stated is not None:
+        return (Candidate(stated, f"{flag} {stated}"),)
+    found: dict[int, Candidate] = {}
+    for owner in owners:
+        siblings = [stem + name for name in owner.siblings]
+        if any(name not in tensors for name in siblings):
+            continue
+        count = owner.count + sum(math.prod(tensors[name].shape[:-1]) for name in siblings)
+        if siblings:
+            reason = f"{' + '.join(siblings)} may own {_rows(count)}"
+        else:
+            reason = f"{_rows(count)} without a token" if count else "no such rows"
+        found.setdefault(count, Candidate(count, reason))
+    return tuple(found.values())
+
+
+def settle(
+    name: str,
+    rows: int,
+    prefixes: Sequence[Candidate],
+    suffixes: Sequence[Candidate],
+    hypotheses: Iterable[Hypothesis],
+    tiling: Tiling | None,
+    *,
+    timed: bool = False,
+    judge: Judge | None = None,
+) -> Geometry:
+    """Solve rows = prefix + frames·h·w + suffix over the typed candidates."""
+    remarks: list[str] = []
+    pairs = [(p, s) for p in prefixes for s in suffixes if p.count + s.count < rows]
+    for hypothesis in hypotheses:
+        fits = _fits(rows, pairs, hypothesis.grid, timed)
+        if len(fits) == 1:
+            return settled(fits[0], [*remarks, hypothesis.reason])
+        if fits:
+            opinion = judge(fits) if judge is not None and not timed else None
+            if opinion is not None and opinion.choice is not None:
+                return settled(opinion.choice, [*remarks, hypothesis.reason, opinion.words])
+            raise _ambiguous(name, rows, fits, opinion)
+        if hypothesis.binding:
+            raise _disagreement(name, rows, hypothesis, pairs, tiling)
+        remarks.append(f"{hypothesis.reason}, which does not fit {rows} rows")
+    if timed:
+        raise _ambiguous(name, rows, _tubes(rows, pairs), timed=True)
+    squares = _squares(rows, pairs)
+    if len(squares) == 1:
+        return settled(squares[0], [*remarks, ONLY_SQUARE])
+    answers = readings(rows, pairs)
+    opinion = judge(answers) if judge is not None and answers else None
+    if opinion is not None and opinion.choice is not None:
+        return settled(opinion.choice, [*remarks, opinion.words])
+    raise _ambiguous(name, rows, squares or answers, opinion, near=_near(rows, pairs, judge))
+
+
+def _near(rows: int, pairs: _Pairs, judge: Judge | None) -> Opinion | None:
+    """Ask the values about prefixes that nothing speaks for: good for a hint, not for an answer."""
+    known = {prefix.count for prefix, _ in pairs}
+    stated = any(prefix.reason.startswith("--") for prefix, _ in pairs)
+    if judge is None or stated or not pairs:
+        return None
+    suffixes = dict.fromkeys(suffix for _, suffix in pairs)
+    counts = [count for count in range(_MOST_PREFIX + 1) if count not in known]
+    unheard = [(Candidate(n, ""), s) for n in counts for s in suffixes if n + s.count < rows]
+    opinion = judge(readings(rows, [*unheard, *pairs]))
+    choice = opinion.choice
+    return opinion if choice is not None and choice.prefix.count not in known else None
+
+
+ONLY_SQUARE = "the only square that fits"
+
+
+def settled(reading: Reading, reasons: Sequence[str]) -> Geometry:
+    """Turn the reading that was chosen into an answer."""
+    owners = [
+        c.reason for c in (reading.prefix, reading.suffix) if c.count or c.reason.startswith("--")
+    ]
+    evidence = (*reasons, *owners)
+    return Geometry(
+        reading.prefix.count, reading.grid, reading.suffix.count, evidence, reading.frames
+    )
+
+
+def readings(rows: int, pairs: _Pairs) -> list[Reading]:
+    """List every grid that the candidates allow, the squarest first."""
+    found: list[Reading] = []
+    for prefix, suffix in pairs:
+        cells = rows - prefix.count - suffix.count
+        sides = [side for side in range(1, math.isqrt(cells) + 1) if cells % side == 0]
+        grids = {Grid(*pair) for a in sides for pair in ((a, cells // a), (cells // a, a))}
+        narrow = [
+            g for g in grids if max(g.height, g.width) <= _WIDEST_ASPECT * min(g.height, g.width)
+        ]
+        narrow.sort(key=lambda g: (abs(math.log(g.width / g.height)), g.height))
+        found += [Reading(prefix, grid, suffix) for grid in narrow]
+    return found
+
+
+def _fits(rows: int, pairs: _Pairs, grid: Grid, timed: bool) -> list[Reading]:
+    found = []
+    for prefix, suffix in pairs:
+        frames, rest = divmod(rows - prefix.count - suffix.count, grid.cells)
+        if rest == 0 and (frames == 1 or (timed and frames > 1)):
+            found.append(Reading(prefix, grid, suffix, frames))
+    return found
+
+
+def _squares(rows: int, pairs: _Pairs) -> list[Reading]:
+    return [reading for reading in readings(rows, pairs) if reading.grid.is_square]
+
+
+def _tubes(rows: int, pairs: _Pairs) -> list[Reading]:
+    """List every number of frames that leaves a square grid, the most square video first."""
+    found = []
+    for prefix, suffix in pairs:
+        cells = rows - prefix.count - suffix.count
+        for side in range(2, math.isqrt(cells) + 1):
+            if cells % (side * side) == 0:
+                found.append(Reading(prefix, Grid(side, side), suffix, cells // side**2))
+    return sorted(found, key=lambda r: abs(math.log(r.frames / r.grid.height)))
+
+
+def _ambiguous(
+    name: str,
+    rows: int,
+    answers: Sequence[Reading],
+    opinion: Opinion | None = None,
+    *,
+    timed: bool = False,
+    near: Opinion | None = None,
+) -> GeometryError:
+    look = f" {opinion.words}." if opinion is not None else ""
+    if near is not None and near.choice is not None:
+        grid, prefix = near.choice.grid, near.choice.prefix.count
+        return GeometryError(
+            f"{name} has {rows} rows, and with the prefixes known for its family nothing settles "
+            f"its grid; but {near.words}.",
+            hint=f"if {_rows(prefix)} stand before the grid, pass --prefix {prefix} "
+            f"--from-grid {grid.height}x{grid.width}.",
+        )
+    if not answers:
+        return GeometryError(
+            f"{name} has {rows} rows, which no grid fits with the prefixes known for its family."
+            f"{look}",
+            hint="state the grid with --from-grid HxW, and --prefix N for the rows before it.",
+        )
+    shown = "; ".join(str(answer) for answer in answers[:_MOST_LISTED])
+    more = f"; and {len(answers) - _MOST_LISTED} more" if len(answers) > _MOST_LISTED else ""
+    flags = ["--from-grid HxW"]
+    if len({answer.prefix.count for answer in answers}) > 1:
+        flags.append("--prefix N")
+    if len({answer.suffix.count for answer in answers}) > 1:
+        flags.append("--suffix N")
+    kind = " (frames × height × width)" if timed else ""
+    return GeometryError(
+        f"{name} has {rows} rows, which can be read as {shown}{more}{kind}.{look}",
+        hint=f"settle it with {' or '.join(flags)}, or with --from SIZE (height × width).",
+    )
+
+
+def _disagreement(
+    name: str, rows: int, hypothesis: Hypothesis, pairs: _Pairs, tiling: Tiling | None
+) -> GeometryError:
+    grid = hypothesis.grid
+    left = rows - grid.cells
+    message = f"{name} has {rows} rows; {hypothesis.reason} would need {grid.cells} (+ prefix)."
+    if 0 < left <= _MOST_LISTED:
+        return GeometryError(
+            message,
+            hint=f"{rows} = {left} + {grid}: if {_rows(left)} stand before the grid, "
+            f"pass --prefix {left}.",
+        )
+    squares = _squares(rows, pairs)
+    if not squares:
+        return GeometryError(message, hint="state the grid in the file with --from-grid HxW.")
+    square = squares[0].grid
+    truth = str(squares[0])
+    size = hypothesis.size
+    if size is not None and not (size.height % square.height or size.width % square.width):
+        other = Size(size.height // square.height, size.width // square.width)
+        return GeometryError(
+            message,
+            hint=f"{truth} fits {size} px at patch {other}; pass --patch {other}, or drop --from.",
+        )
+    if tiling is not None:
+        truth += f" is a {tiling.pixels(square)} px / patch {tiling} checkpoint"
+    return GeometryError(message, hint=f"{truth}; drop --from, or correct it.")
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"

@@ -1,0 +1,316 @@
+"""Request + tables → a `Plan`: every decision as a value. All refusals about geometry end here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from resize_pos.configs.read import NO_CONFIG, Document
+from resize_pos.configs.values import ConfigEdit, Transfer
+from resize_pos.core.errors import GeometryError, TableError, UsageError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
+from resize_pos.core.request import Request, as_lengths
+from resize_pos.core.tensors import DTYPES
+from resize_pos.families.family import Role
+from resize_pos.families.tables import (
+    Action,
+    LeftAlone,
+    Located,
+    NearMiss,
+    PositionTable,
+    Step,
+    Unsettled,
+    keep,
+)
+from resize_pos.families.windows import Follows
+from resize_pos.planning.rules import RULES
+from resize_pos.planning.rules.sequence import require_lengths
+
+_IMAGE = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
+_GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE, Role.KERNEL})
+_BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # only flags of their own change them
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a run will do, decided from names, shapes and configs alone."""
+
+    request: Request
+    steps: tuple[Step, ...]
+    from_size: Size | None  # of the first table whose patch size is known
+    to_size: Size | None
+    near_misses: tuple[NearMiss, ...]
+    config_edits: tuple[ConfigEdit, ...] = ()
+    left_alone: tuple[LeftAlone, ...] = ()
+
+    @property
+    def depends(self) -> bool:
+        """Whether anything in the file depends on the resolution."""
+        apart = (*_BY_THEMSELVES, Role.SEQUENCE)
+        return any(step.table.role not in apart for step in self.steps)
+
+    @property
+    def changes(self) -> tuple[Step, ...]:
+        """The steps that alter a tensor."""
+        untouched = (Action.KEEP, Action.DROP)
+        return tuple(step for step in self.steps if step.action not in untouched)
+
+    @property
+    def drops(self) -> tuple[str, ...]:
+        """The entries of optimizers that are taken out."""
+        states = (step.table.state for step in self.steps if step.action is Action.DROP)
+        return tuple(dict.fromkeys(state.entry for state in states if state is not None))
+
+
+def make_plan(
+    located: Located, request: Request, documents: Mapping[str, Document] | None = None
+) -> Plan:
+    """Decide, for every table found, what it becomes; refuse rather than convert by halves.
+
+    `documents` are the config files that lie with the weights; what they state is changed along.
+    """
+    if located.all_text:
+        request = as_lengths(request)
+    if not _asked(request):
+        raise UsageError("no target is given.", hint="pass --to SIZE, for example --to 384.")
+    asked = _asked(request)
+    blocking = asked | _IMAGE if asked & _IMAGE else asked
+    for unsettled in located.unsettled:
+        if unsettled.family.role in blocking:
+            raise unsettled.error
+    if asked & _IMAGE and not any(t.role in _IMAGE | _BY_THEMSELVES for t in located.tables):
+        named = request.pattern is not None or request.family is not None
+        texts = not located.pictured and any(t.role is Role.SEQUENCE for t in located.tables)
+        if named or located.near_misses or texts:
+            raise _nothing_found(located, request)
+    _require_windows(located, request)
+    _require_time(located, request)
+    _require_patches(located, request)
+    if asked == {Role.SEQUENCE} and located.near_misses and not located.tables:
+        raise _nothing_found(located, request)
+    require_lengths(located.tables, located.unsettled, request)
+    planned: dict[str, Step] = {}
+    for role, rule in RULES.items():
+        of_role = [table for table in located.tables if table.role is role]
+        if role in _GRIDS:
+            # A table that follows another, or has to borrow its patch size, comes after it.
+            of_role.sort(key=lambda t: (t.follows is not None, t.patch is None))
+        follows = role in asked or role is Role.DERIVED or role in _BY_THEMSELVES
+        for table in of_role:
+            step = rule.plan(table, request, planned) if follows else _unasked(table)
+            planned[table.name] = _regenerated(step, request)
+    steps = tuple(planned[table.name] for table in located.tables)
+    steps += tuple(_left_open(entry) for entry in located.unsettled)
+    for step in steps:
+        if step.action is Action.RESIZE:
+            _require_floating(step.table)
+    _require_one_grid(steps, request)
+    _require_one_size(steps, request)
+    from_size, to_size = _sizes(steps, request)
+    _require_no_config(steps, documents or {})
+    edits: tuple[ConfigEdit, ...] = ()
+    if documents:
+        from resize_pos.configs.edits import plan_config_edits  # weights alone have no use for it
+
+        transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
+        edits = plan_config_edits(documents, transfer)
+    return Plan(
+        request,
+        steps,
+        from_size,
+        to_size or request.to_size,
+        located.near_misses,
+        edits,
+        located.left_alone,
+    )
+
+
+def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
+    """Name the target: `NAME-384.suffix` beside the source; by its grid if pixels are unknown."""
+    request = plan.request
+    size, grid, window = request.to_size or plan.to_size, request.to_grid, request.to_window
+    tags = []
+    if request.to_image:
+        by_grid = f"grid{grid.height}x{grid.width}" if grid is not None else ""
+        tags.append(by_grid if size is None else str(size))
+    if window is not None:
+        tags.append(f"window{Size(window.height, window.width)}")
+    more = {"patch": request.to_patch, "frames": request.to_frames, "rows": request.to_rows}
+    tags += [f"{word}{value}" for word, value in more.items() if value is not None]
+    if request.to_length is not None:
+        mixed = any(step.table.role in _IMAGE for step in plan.steps)
+        tags.append(f"length{request.to_length}" if mixed else str(request.to_length))
+    name = source.name if folder else source.stem
+    return source.with_name("-".join([name, *tags]) + ("" if folder else source.suffix))
+
+
+def _asked(request: Request) -> frozenset[Role]:
+    """Tell which tables a request speaks of; derived ones follow, whatever it says."""
+    roles: set[Role] = {Role.SEQUENCE} if request.to_length is not None else set()
+    if request.to_image:
+        roles |= {*_IMAGE, Role.DERIVED}
+    if request.to_window is not None:
+        roles |= {Role.RELATIVE, Role.DISTANCE, Role.DERIVED}
+    if request.to_patch is not None or request.to_frames is not None:
+        roles |= {Role.ABSOLUTE, Role.DERIVED}
+    if request.to_patch is not None:
+        roles.add(Role.KERNEL)
+    if request.to_rows is not None:
+        roles.add(Role.INDEX)
+    return frozenset(roles)
+
+
+def _unasked(table: PositionTable) -> Step:
+    if table.family.kept is not None:
+        return keep(table, table.family.kept)
+    if table.role is Role.SEQUENCE:
+        return keep(table, "a text table; no length was asked for (--to-length)")
+    return keep(table, "an image table; no size was asked for (--to)")
+
+
+def _left_open(unsettled: Unsettled) -> Step:
+    """Keep a table that nobody asked about, although its rows could not be told apart."""
+    tensor, family = unsettled.tensor, unsettled.family
+    layout = family.layout(tensor.shape) or family.axes[0]
+    grid = Grid(1, layout.rows(tensor.shape))
+    table = PositionTable(tensor, family, "", layout, grid, evidence=(unsettled.error.message,))
+    return _unasked(table)
+
+
+def _regenerated(step: Step, request: Request) -> Step:
+    """Compute a fixed sin-cos grid anew instead of interpolating it, unless told otherwise."""
+    fixed = step.table.fixed
+    if step.table.role is not Role.ABSOLUTE or step.action is not Action.RESIZE or fixed is None:
+        return step
+    mode = request.sincos
+    if mode is None and request.like is not None:
+        reason = f"{step.reason}; a fixed sin-cos table, interpolated as --like {request.like} asks"
+        return replace(step, reason=reason)
+    if mode is SinCosMode.INTERPOLATE:
+        return step
+    flat = fixed.dimensions == 1  # it numbers the cells one after the other
+    if mode is SinCosMode.RESCALED and flat:
+        raise TableError(
+            f"{step.table.name} follows a sin-cos formula over the flattened index "
+            f"({fixed.formula}), which has no coordinates that a new grid could rescale.",
+            hint="pass --sincos absolute (what its library does) or --sincos interpolate.",
+        )
+    chosen = mode or (SinCosMode.ABSOLUTE if flat else SinCosMode.RESCALED)
+    return replace(
+        step,
+        action=Action.REGENERATE,
+        operation=SinCos(fixed, chosen),
+        reason=f"{step.reason}: a fixed sin-cos table, computed from its formula",
+        own_convention=None,
+    )
+
+
+def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size | None]:
+    for step in steps:
+        table, tiling = step.table, step.table.tiling
+        if tiling is not None and table.follows is None and {"h", "w"} <= table.layout.axes:
+            cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
+            return tiling.pixels(table.grid), cut.pixels(step.target)
+    return None, None
+
+
+def _require_windows(located: Located, request: Request) -> None:
+    if request.to_window is None or any(t.reach and t.reach.nominal for t in located.tables):
+        return
+    raise UsageError(
+        f"--to-window {request.to_window}: no table in this file follows a window.",
+        hint="pass --to SIZE; `resize-pos inspect` says what each table follows.",
+    )
+
+
+def _require_time(located: Located, request: Request) -> None:
+    if request.to_frames is not None and not any(t.layout.has_time for t in located.tables):
+        raise TableError("--to-frames: no table in this file has a time axis.")
+
+
+def _require_patches(located: Located, request: Request) -> None:
+    """Refuse another patch size where relative tables count their cells by the old one."""
+    for table in located.tables:
+        rule = table.family.windows
+        tied = rule is not None and rule.follows in (Follows.IMAGE, Follows.GLOBAL)
+        if request.to_patch is not None and tied and table.role in _IMAGE:
+            raise TableError(
+                f"--to-patch {request.to_patch}: {table.name} is a relative table that follows "
+                "the image, and such tables are only transferred at their own patch size."
+            )
+
+
+def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document]) -> None:
+    """Refuse what configs would have to say and are not taught to: patch sizes, frames, rows."""
+    for step in steps:
+        unsaid = isinstance(step.operation, ResampleKernel | SetLength)
+        if documents and (unsaid or step.frames != step.table.frames):
+            raise TableError(
+                f"{step.table.name} changes ({step.reason}), and the configs beside it would still "
+                "say the old number.",
+                hint=f"{NO_CONFIG[:-1]}, and edit the configs by hand.",
+            )
+
+
+def _require_one_size(steps: Sequence[Step], request: Request) -> None:
+    """Refuse one target for towers that see images of different sizes."""
+    sizes: dict[Size, str] = {}
+    for step in steps:
+        table, tiling = step.table, step.table.tiling
+        on_its_own = table.role is Role.ABSOLUTE and table.follows is None
+        if on_its_own and tiling is not None and {"h", "w"} <= table.layout.axes:
+            sizes.setdefault(tiling.pixels(table.grid), table.name)
+    if request.to_size is not None and len(sizes) > 1:
+        shown = ", ".join(f"{name} {size} px" for size, name in sizes.items())
+        raise GeometryError(
+            f"--to {request.to_size}: the towers in this file see images of different sizes "
+            f"({shown}).",
+            hint="name the table to change with --pattern REGEX and --axes PATTERN.",
+        )
+
+
+def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
+    """Refuse `--to-grid` where stages or branches have grids of their own."""
+    grids = {
+        step.table.grid: step.table.name
+        for step in steps
+        if step.table.role is Role.ABSOLUTE and {"h", "w"} <= step.table.layout.axes
+    }
+    if request.to_grid is not None and len(grids) > 1:
+        shown = ", ".join(f"{name} {grid}" for grid, name in grids.items())
+        raise UsageError(
+            f"--to-grid {request.to_grid}: the tables have different grids ({shown}).",
+            hint="pass --to SIZE, from which each grid follows.",
+        )
+
+
+def _require_floating(table: PositionTable) -> None:
+    dtype = DTYPES[table.tensor.dtype]
+    if not dtype.floating:
+        raise TableError(
+            f"{table.name} is stored as {dtype.name}; integer and quantised tables cannot be "
+            "interpolated.",
+            hint="convert it to a floating dtype first.",
+        )
+
+
+def _nothing_found(located: Located, request: Request) -> TableError:
+    if request.pattern is not None:
+        return TableError(
+            f"--pattern {request.pattern!r} with --axes {request.axes!r} matches no tensor.",
+            hint="`resize-pos inspect` lists what there is.",
+        )
+    if not located.near_misses:
+        return TableError(
+            "no position table was found.",
+            hint="`resize-pos inspect -v` lists every tensor; name a table with --pattern and "
+            "--axes.",
+        )
+    miss = located.near_misses[0]
+    return TableError(
+        f"no position table was found; {miss.tensor} is near: {miss.reason}.",
+        hint="name it with --pattern REGEX and --axes, for example --axes '1 (p h w s) d'.",
+    )

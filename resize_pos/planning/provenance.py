@@ -1,0 +1,109 @@
+"""The record that a converted file carries of its own conversion, and what it tells a reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from resize_pos._version import __version__
+from resize_pos.containers.base import Container, peek_into
+from resize_pos.core.geometry import Grid
+from resize_pos.core.request import Request
+from resize_pos.planning.grid_solver import Geometry
+from resize_pos.planning.plan import Plan
+
+KEY = "resize_pos"
+
+
+def record(plan: Plan, source: Container) -> Mapping[str, str]:
+    """Make the metadata entry for a plan; the tables that change are read, for the digest."""
+    steps = plan.changes
+    document = {
+        "version": __version__,
+        "from": str(plan.from_size) if plan.from_size else None,
+        "to": str(plan.to_size) if plan.to_size else None,
+        "method": sorted({str(step.operation) for step in steps}),
+        "tables": {
+            step.table.name: {
+                "from": [step.table.grid.height, step.table.grid.width],
+                "to": [step.target.height, step.target.width],
+                "prefix": step.table.prefix,
+                "suffix": step.table.suffix,
+                **({"frames": step.frames} if step.table.layout.has_time else {}),
+            }
+            for step in steps
+        },
+        "source": digest(source, [step.table.name for step in steps]),
+        "request": request_record(plan.request),
+    }
+    return {KEY: json.dumps(document, separators=(",", ":"))}
+
+
+def request_record(request: Request) -> Mapping[str, Any]:
+    """Give a request as plain data that equals another's if and only if the requests are equal."""
+    return as_plain(request)  # type: ignore[no-any-return]
+
+
+def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any]] | None:
+    """Read back version and request; a record from before requests were recorded has none."""
+    try:
+        document = json.loads(metadata.get(KEY, "{}"))
+        version, request = document["version"], document["request"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return (version, request) if isinstance(version, str) and isinstance(request, dict) else None
+
+
+def as_plain(value: Any) -> Any:
+    """Write a value out for JSON; of a dataclass, only the parts that are not at their default."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [(part, getattr(value, part.name)) for part in fields(value)]
+        return {part.name: as_plain(v) for part, v in parts if v != part.default}
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(v) for key, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_plain(v) for v in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def digest(source: Container, tables: Iterable[str]) -> str:
+    """Hash tables, names and shapes included, independent of their order."""
+    import hashlib
+
+    total = hashlib.sha256()
+    for name in sorted(tables):
+        info = source.tensors[name]
+        total.update(f"{name}\0{info.dtype}\0{info.shape}\0".encode())
+        total.update(peek_into(source, name, 0, info.nbytes))
+    return f"sha256:{total.hexdigest()}"
+
+
+def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
+    """Give what the tables become, for a container that has no place for a record."""
+    return {
+        step.table.name: Geometry(
+            step.table.prefix, step.target, step.table.suffix, ("as it was planned",)
+        )
+        for step in plan.steps
+    }
+
+
+def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
+    """Read back the grids that an earlier conversion recorded; anything malformed says nothing."""
+    try:
+        document = json.loads(metadata.get(KEY, "{}"))
+        tables = document["tables"].items()
+        return {
+            str(name): Geometry(
+                int(entry["prefix"]),
+                Grid(int(entry["to"][0]), int(entry["to"][1])),
+                int(entry["suffix"]),
+                ("recorded in the file by an earlier conversion",),
+                int(entry.get("frames", 1)),
+            )
+            for name, entry in tables
+        }
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return {}

@@ -1,0 +1,31 @@
+"""One rule per role: how such a table's geometry is settled, and what a request makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from resize_pos.families.family import Role
+from resize_pos.planning.rules import (
+    absolute,
+    derived,
+    index,
+    patch_kernel,
+    relative,
+    sequence,
+    target,
+    window_target,
+)
+from resize_pos.planning.rules.base import Rule
+
+# In the order in which they are applied: a relative table follows an absolute one, a derived
+# buffer any of them.
+RULES: Mapping[Role, Rule] = {
+    Role.ABSOLUTE: Rule(absolute.settle_table, target.plan_step),
+    Role.REFERENCE: Rule(absolute.settle_reference, target.plan_reference),
+    Role.INDEX: Rule(index.settle_table, index.plan_step),
+    Role.SEQUENCE: Rule(sequence.settle_table, sequence.plan_step),
+    Role.RELATIVE: Rule(relative.settle_table, window_target.plan_step),
+    Role.DISTANCE: Rule(relative.settle_table, window_target.plan_step),
+    Role.DERIVED: Rule(derived.settle_table, derived.plan_step),
+    Role.KERNEL: Rule(None, patch_kernel.plan_step),
+}

@@ -1,0 +1,212 @@
+"""Absolute tables: one row per patch of the image, with prefix and suffix rows around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.patch_size import Patch, read_patch
+from resize_pos.families.tables import PositionTable
+from resize_pos.planning.grid_solver import (
+    Geometry,
+    Hypothesis,
+    Judge,
+    Opinion,
+    Reading,
+    candidates,
+    settle,
+)
+from resize_pos.planning.rules.base import Match, Surroundings
+
+
+def settle_table(
+    match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
+) -> PositionTable:
+    """Settle patch size, prefix, grid and suffix from everything around the table."""
+    tensor, family, layout, request = match.tensor, match.family, match.layout, around.request
+    patch = _patch(match, around)
+    window = read_patch(family.window, match.stem, around.tensors)
+    tiling = None if patch is None else Tiling(patch.size, window.size if window else None)
+    leader = _leader(match, settled) if family.follows else None
+    hypotheses = [
+        replace(each, grid=along(layout, each.grid))
+        for each in _hypotheses(tensor.name, tiling, around, None if family.scaled else leader)
+    ]
+    if layout.grid(tensor.shape) is not None:
+        geometry = _stated_by_shape(tensor, layout, hypotheses, tiling)
+    else:
+        geometry = _solved(match, around, hypotheses, tiling)
+    evidence = (*geometry.evidence, *((patch.reason,) if patch else ()))
+    if patch is None and request.from_size is not None:
+        whole = _whole_patch(request.from_size, geometry.grid)
+        if whole is not None:
+            patch = Patch(whole, f"--from {request.from_size} over {geometry.grid} is {whole}")
+            evidence = (*evidence, patch.reason)
+    return PositionTable(
+        tensor,
+        family,
+        match.stem,
+        layout,
+        geometry.grid,
+        geometry.prefix,
+        geometry.suffix,
+        patch.size if patch else None,
+        evidence,
+        leader.name if leader else None,
+        window=window.size if window else None,
+        frames=geometry.frames,
+        tube=patch.tube if patch else 1,
+        kernel=patch.kernel if patch else None,
+    )
+
+
+def _leader(match: Match, settled: Mapping[str, PositionTable]) -> PositionTable | None:
+    """Find the table whose grid this one shares: its sibling, or another with as many rows."""
+    sibling = settled.get(f"{match.stem}{match.family.follows}")
+    rows = match.layout.rows(match.tensor.shape)
+    alike = (t for t in settled.values() if t.layout.rows(t.tensor.shape) == rows)
+    return sibling or next(alike, None)
+
+
+def settle_reference(
+    match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
+) -> PositionTable:
+    """Settle a table that will most likely be left alone: an open question is then none."""
+    try:
+        return settle_table(match, around, settled)
+    except GeometryError:
+        if around.request.reference_grids == "resize":
+            raise
+        rows = match.layout.rows(match.tensor.shape)
+        evidence = ("how its rows are to be read does not matter while it is left alone",)
+        return PositionTable(
+            match.tensor, match.family, match.stem, match.layout, Grid(1, rows), evidence=evidence
+        )
+
+
+def along(layout: Layout, grid: Grid) -> Grid:
+    """Restrict a grid to the axes that a table has."""
+    axes = layout.axes
+    return Grid(grid.height if "h" in axes else 1, grid.width if "w" in axes else 1)
+
+
+def _solved(
+    match: Match, around: Surroundings, hypotheses: Sequence[Hypothesis], tiling: Tiling | None
+) -> Geometry:
+    """Solve for the grid where rows are flattened; a table in blocks is solved for one block."""
+    tensor, family, layout, request = match.tensor, match.family, match.layout, around.request
+    blocks, frames = layout.blocks(tensor.shape), layout.frames(tensor.shape)
+    pieces = blocks.cells * (frames or 1)
+    inside = [
+        replace(each, grid=Grid(each.grid.height // blocks.height, each.grid.width // blocks.width))
+        for each in hypotheses
+        if each.grid.height % blocks.height == 0 and each.grid.width % blocks.width == 0
+    ]
+    geometry = settle(
+        tensor.name,
+        layout.rows(tensor.shape) // pieces,
+        candidates(family.prefix, match.stem, around.tensors, request.prefix, "--prefix"),
+        candidates(family.suffix, match.stem, around.tensors, request.suffix, "--suffix"),
+        inside,
+        tiling,
+        timed=frames is None,
+        judge=_judge(match, around) if pieces == 1 else None,
+    )
+    whole = Grid(geometry.grid.height * blocks.height, geometry.grid.width * blocks.width)
+    return replace(geometry, grid=whole, frames=geometry.frames if frames is None else frames)
+
+
+def _judge(match: Match, around: Surroundings) -> Judge | None:
+    read = around.read
+    if read is None:
+        return None
+
+    def judge(readings: Sequence[Reading]) -> Opinion:
+        from resize_pos.planning.smoothness import (
+            judge_readings,  # numpy: only where readings compete
+        )
+
+        return judge_readings(read(match.tensor.name), match.layout, readings)
+
+    return judge
+
+
+def _patch(match: Match, around: Surroundings) -> Patch | None:
+    stated = around.request.patch
+    found = read_patch(match.family.patch, match.stem, around.tensors)
+    for config in around.configs if match.family.window and stated is None else ():
+        if config.step is not None:
+            return Patch(config.step, f"{config.file} says one patch every {config.step}")
+    if stated is not None and (found is None or found.kernel is not None):
+        if found is not None and found.size != stated and around.request.from_size is None:
+            raise GeometryError(
+                f"--patch {stated}, but {found.reason}.",
+                hint="drop --patch; for overlapping patches pass --from SIZE as well.",
+            )
+        same = found is not None and found.size == stated
+        return found if found and same else Patch(stated, f"--patch {stated}")
+    if found is not None:
+        return found
+    for config in around.configs:
+        if config.patch is not None:
+            return Patch(config.patch, f"{config.file} says patch {config.patch}")
+    return None
+
+
+def _hypotheses(
+    name: str, tiling: Tiling | None, around: Surroundings, leader: PositionTable | None
+) -> Iterator[Hypothesis]:
+    request = around.request
+    if request.from_grid is not None:
+        yield Hypothesis(request.from_grid, f"--from-grid {request.from_grid}", binding=True)
+    if request.from_size is not None and tiling is not None:
+        yield _from_size(name, request.from_size, tiling, stated=request.patch is not None)
+    if name in around.known:
+        yield Hypothesis(around.known[name].grid, "; ".join(around.known[name].evidence))
+    if leader is not None:
+        yield Hypothesis(leader.grid, f"{leader.name} has this grid")
+    for config in around.configs:
+        cut = tiling or (None if config.patch is None else Tiling(config.patch))
+        if cut is None:
+            continue
+        try:
+            grid = cut.grid(config.size)
+        except GeometryError:
+            continue
+        yield Hypothesis(grid, f"{config.file} says {config.key} {config.size}, at patch {cut}")
+
+
+def _from_size(name: str, size: Size, tiling: Tiling, *, stated: bool) -> Hypothesis:
+    reason = f"{size} px at patch {tiling}"
+    try:
+        grid = tiling.grid(size)
+        return Hypothesis(grid, reason, binding=True, size=size if stated else None)
+    except GeometryError as error:
+        raise GeometryError(f"{name}: --from {error.message}", hint=error.hint) from None
+
+
+def _stated_by_shape(
+    tensor: TensorInfo, layout: Layout, hypotheses: Sequence[Hypothesis], tiling: Tiling | None
+) -> Geometry:
+    stored, frames = layout.grid(tensor.shape), layout.frames(tensor.shape)
+    assert stored is not None and frames is not None
+    for hypothesis in hypotheses:
+        if hypothesis.binding and hypothesis.grid != stored:
+            truth = f" ({tiling.pixels(stored)} px at patch {tiling})" if tiling else ""
+            raise GeometryError(
+                f"{tensor.name} stores a {stored} grid{truth}; "
+                f"{hypothesis.reason} would be {hypothesis.grid}.",
+                hint="drop --from, or correct it.",
+            )
+    evidence = (f"its shape {list(tensor.shape)} states the grid",)
+    return Geometry(0, stored, 0, evidence, frames)
+
+
+def _whole_patch(size: Size, grid: Grid) -> Size | None:
+    if size.height % grid.height or size.width % grid.width:
+        return None
+    return Size(size.height // grid.height, size.width // grid.width)

@@ -1,0 +1,220 @@
+"""Optimizer state follows its parameter: found through groups and shapes, resized or dropped.
+
+Optimizers number their parameters; names are not in the file. A state entry belongs to a table when
+the optimizer kept names after all, when only one parameter and one entry have the table's shape,
+when all parameters of that shape go through the same, or when their order settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from resize_pos.containers.base import OptimizerState
+from resize_pos.core.errors import TableError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.operations import Operation, Rebuild, Resample
+from resize_pos.core.request import Request
+from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.families.tables import Action, PositionTable, StateOf, Step
+
+RESIZE, DROP = "resize", "drop"
+CHOICES = (RESIZE, DROP)
+
+_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")  # parallel and compiled models
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """The state of one parameter."""
+
+    key: str
+    group: int
+    entry: str  # its name in the checkpoint
+    fields: tuple[TensorInfo, ...]
+
+    def has(self, shape: tuple[int, ...]) -> bool:
+        """Whether it belongs to a parameter of this shape, as far as can be told."""
+        shapes = [info.shape for info in self.fields]
+        rows, columns = shape[:-1], (*shape[:-2], *shape[-1:])
+        factored = len(shape) > 1 and rows in shapes and columns in shapes
+        return shape in shapes or factored
+
+    def obstacle(self, shape: tuple[int, ...]) -> str:
+        """Say what in it cannot be interpolated; empty when everything can."""
+        for info in self.fields:
+            if info.shape == shape and not DTYPES[info.dtype].floating:
+                return f"{info.name} is stored as {info.dtype}"
+            if info.shape != shape and info.elements != 1:
+                return f"{info.name} has the shape {list(info.shape)}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The entries that belong to one table; not `certain`: those that may."""
+
+    slots: tuple[_Slot, ...]
+    reason: str
+    certain: bool = True
+
+
+def optimizer_steps(
+    steps: Sequence[Step],
+    tensors: Mapping[str, TensorInfo],
+    optimizers: Sequence[OptimizerState],
+    request: Request,
+) -> tuple[Step, ...]:
+    """Plan what becomes of the optimizer state of every table that changes."""
+    changing = [step for step in steps if _is_trained(step)]
+    planned: dict[str, Step] = {}
+    for optimizer in optimizers:
+        slots = _slots(optimizer, tensors)
+        for step in changing:
+            matched = _match(step, changing, tensors, optimizer, slots)
+            for state in _plan(step, matched, optimizer, request) if matched else ():
+                _require_agreement(planned.get(state.table.name), state)
+                planned.setdefault(state.table.name, state)
+    return tuple(planned[name] for name in tensors if name in planned)
+
+
+def _is_trained(step: Step) -> bool:
+    changed = step.action in (Action.RESIZE, Action.REGENERATE)
+    buffer = isinstance(step.operation, Rebuild)
+    return changed and not buffer and DTYPES[step.table.tensor.dtype].floating
+
+
+def _slots(optimizer: OptimizerState, tensors: Mapping[str, TensorInfo]) -> tuple[_Slot, ...]:
+    keys = {key: group for group, keys in enumerate(optimizer.groups) for key in keys}
+    numbered = all(key.isdecimal() for key in keys)
+    fields: dict[str, list[TensorInfo]] = {}
+    prefix = f"{optimizer.state}."
+    for name, info in tensors.items():
+        if name.startswith(prefix):
+            rest = name.removeprefix(prefix)
+            key = rest.partition(".")[0] if numbered else rest.rpartition(".")[0]
+            fields.setdefault(key, []).append(info)
+    order = [key for key in keys if key in fields]
+    return tuple(_Slot(key, keys[key], prefix + key, tuple(fields[key])) for key in order)
+
+
+def _match(
+    step: Step,
+    changing: Sequence[Step],
+    tensors: Mapping[str, TensorInfo],
+    optimizer: OptimizerState,
+    slots: Sequence[_Slot],
+) -> _Matched | None:
+    table, shape = step.table, step.table.tensor.shape
+    model = next((names for names in optimizer.models if table.name in names), None)
+    fitting = tuple(slot for slot in slots if slot.has(shape))
+    names = _names(optimizer)
+    if names:
+        own = tuple(slot for slot in slots if _is_name(names.get(slot.key, ""), table.name))
+        return _Matched(own, "the optimizer names its parameters") if own else None
+    if not fitting or model is None:
+        return None
+    alike = [name for name in model if tensors[name].shape == shape]
+    shown = list(shape)
+    if len(alike) == len(fitting) == 1:
+        return _Matched(fitting, f"the only parameter and the only entry of shape {shown}")
+    same = {s.table.name for s in changing if _geometry(s) == _geometry(step)}
+    if set(alike) <= same and len(fitting) <= len(alike):
+        return _Matched(fitting, f"every parameter of shape {shown} goes through the same")
+    if len(alike) == len(fitting) and len({slot.group for slot in fitting}) == 1:
+        place = alike.index(table.name)
+        reason = f"number {place + 1} of {len(alike)} parameters of shape {shown}, in order"
+        return _Matched(fitting[place : place + 1], reason)
+    reason = f"{len(alike)} parameters and {len(fitting)} entries have the shape {shown}"
+    return _Matched(fitting, reason, certain=False)
+
+
+def _names(optimizer: OptimizerState) -> Mapping[str, str]:
+    """Give the parameter name behind each key, where the optimizer kept it."""
+    named: dict[str, str] = {}
+    for keys, names in zip(optimizer.groups, optimizer.parameters, strict=True):
+        if len(keys) == len(names):
+            named |= dict(zip(keys, names, strict=True))
+        named |= {key: key for key in keys if not key.isdecimal()}
+    return named
+
+
+def _is_name(parameter: str, tensor: str) -> bool:
+    for wrapper in _WRAPPERS:
+        parameter, tensor = parameter.replace(wrapper, ""), tensor.replace(wrapper, "")
+    return bool(parameter) and (tensor == parameter or tensor.endswith(f".{parameter}"))
+
+
+def _geometry(step: Step) -> object:
+    table = step.table
+    return (table.layout, table.prefix, table.grid, table.suffix, step.target, step.operation)
+
+
+def _plan(
+    step: Step, matched: _Matched, optimizer: OptimizerState, request: Request
+) -> Iterator[Step]:
+    shape, name = step.table.tensor.shape, step.table.name
+    if request.optimizer == DROP:
+        doubt = "" if matched.certain else "may belong to "
+        for slot in matched.slots:
+            for info in slot.fields:
+                if info.shape == shape or info.elements != 1:
+                    table = _state_table(step.table, info, slot, matched)
+                    reason = f"{doubt}{name}: the optimizer starts it afresh"
+                    yield Step(table, Action.DROP, table.grid, info.shape, None, reason)
+        return
+    if not matched.certain:
+        raise _ambiguous(step, matched, optimizer)
+    for slot in matched.slots:
+        obstacle = slot.obstacle(shape)
+        if obstacle:
+            raise TableError(
+                f"{slot.entry} is the optimizer's state of {name}, and cannot be interpolated: "
+                f"{obstacle}.",
+                hint="--optimizer drop takes it out, and the optimizer starts it afresh.",
+            )
+        for info in slot.fields:
+            if info.shape == shape:
+                table = _state_table(step.table, info, slot, matched)
+                yield replace(
+                    step,
+                    table=table,
+                    action=Action.RESIZE,
+                    operation=_operation(step, request),
+                    reason=f"{step.reason}, with {name}",
+                    own_convention=None,
+                )
+
+
+def _operation(step: Step, request: Request) -> Operation | None:
+    """Interpolate as the table is; a table that is computed anew has no rule for its moments."""
+    return step.operation if step.action is Action.RESIZE else Resample(request.resampling)
+
+
+def _state_table(
+    table: PositionTable, info: TensorInfo, slot: _Slot, matched: _Matched
+) -> PositionTable:
+    evidence = (f"state {slot.key} of the optimizer, group {slot.group}: {matched.reason}",)
+    state = StateOf(table.name, slot.entry)
+    return replace(table, tensor=info, evidence=evidence, state=state)
+
+
+def _require_agreement(one: Step | None, other: Step) -> None:
+    if one is not None and one.action is Action.RESIZE and _geometry(one) != _geometry(other):
+        assert one.table.state is not None and other.table.state is not None
+        raise TableError(
+            f"{one.table.name} could be the state of {one.table.state.table} or of "
+            f"{other.table.state.table}, which change differently.",
+            hint="--optimizer drop takes it out, and the optimizer starts it afresh.",
+        )
+
+
+def _ambiguous(step: Step, matched: _Matched, optimizer: OptimizerState) -> TableError:
+    keys = ", ".join(slot.key for slot in matched.slots[:8])
+    return TableError(
+        f"{optimizer.state}: which entry belongs to {step.table.name} cannot be told: "
+        f"{matched.reason} (entries {keys}).",
+        hint="--optimizer drop takes all of these out, so that the optimizer starts them afresh; "
+        "--optimizer resize needs an optimizer that was built with named parameters "
+        "(model.named_parameters()), or a checkpoint without the optimizer.",
+    )

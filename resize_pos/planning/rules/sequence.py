@@ -1,0 +1,249 @@
+"""1-D tables: one row per token of a text or step of a sound, after rows that are reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from resize_pos.core.errors import GeometryError, TableError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Lengthen, LengthMethod, SinCos, SinCosMode
+from resize_pos.core.request import Request
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action, PositionTable, Step, Unsettled, is_all_text, keep
+from resize_pos.planning.grid_solver import candidates
+from resize_pos.planning.rules.base import Match, Surroundings
+
+_RESERVED = 2  # rows before the first position in every family that derives from fairseq
+_ROUND = 64  # published lengths are multiples of it: 512, 1024, 448, 2048 …
+
+_CHOICES = (
+    "choose with --length-method how the new positions get their values:\n"
+    "  tile             the old block again and again (Longformer, LED: 512 → 4096)\n"
+    "  stretch:K        keep the first K, stretch the rest linearly (Long-CLIP: stretch:20)\n"
+    "  linear | cubic   squeeze the old positions together (open_clip uses linear; fine-tune)\n"
+    "  keep --fill repeat-last|tile|zeros   old positions stay as they are, new ones are learned\n"
+    "  nearest          repeat each position\n"
+    "short inputs that must behave as before: keep, tile or stretch:K; docs/text.md compares them."
+)
+
+
+def settle_table(
+    match: Match,
+    around: Surroundings,
+    settled: Mapping[str, PositionTable],
+) -> PositionTable:
+    """Tell the reserved rows from the positions."""
+    rows = match.layout.rows(match.tensor.shape)
+    request = around.request
+    flags = (request.prefix, request.suffix) if _owns_flags(request, settled) else (None, None)
+    if match.layout.grid(match.tensor.shape) is not None:
+        _require_no_flags(match, flags)
+        prefix, suffix = 0, 0
+        evidence: tuple[str, ...] = (f"its axes `{match.layout}` have no reserved rows",)
+    else:
+        suffix, from_suffix = _suffix(match, around, flags[1])
+        prefix, from_prefix = _prefix(match, around, rows - suffix, flags[0])
+        evidence = (*from_prefix, *from_suffix)
+    length = rows - prefix - suffix
+    if length < 1:
+        raise GeometryError(
+            f"{match.tensor.name} has {rows} rows; {prefix} before and {suffix} after the "
+            "positions leave none.",
+            hint="correct --prefix or --suffix.",
+        )
+    return PositionTable(
+        match.tensor,
+        match.family,
+        match.stem,
+        match.layout,
+        Grid(1, length),
+        prefix,
+        suffix,
+        evidence=evidence,
+    )
+
+
+def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:  # noqa: ARG001
+    """Change the length as asked, or leave the table: an image size says nothing about a text."""
+    target = request.to_length
+    if table.family.kept is not None:
+        return keep(table, table.family.kept)
+    if target is None:
+        return keep(table, "a text table; no length was asked for (--to-length)")
+    if request.from_length is not None and table.length != request.from_length:
+        return keep(table, f"its length {table.length} is not the {request.from_length} asked for")
+    if target == table.length:
+        return keep(table, f"already {target}")
+    shape = table.layout.shape(table.tensor.shape, table.prefix, Grid(1, target), table.suffix)
+    if _is_regenerated(table, request):
+        assert table.fixed is not None
+        usual = SinCosMode.ABSOLUTE if table.fixed.places is None else SinCosMode.RESCALED
+        fixed = SinCos(table.fixed, request.sincos or usual)
+        reason = f"{table.length} → {target}: a fixed sin-cos table, computed from its formula"
+        return Step(table, Action.REGENERATE, Grid(1, target), shape, fixed, reason)
+    how, reason = _how(table, request, target)
+    return Step(table, Action.RESIZE, Grid(1, target), shape, how, reason)
+
+
+def require_lengths(
+    tables: Iterable[PositionTable], unsettled: Sequence[Unsettled], request: Request
+) -> None:
+    """Refuse a request that no text table, or that several of different lengths, could mean."""
+    if request.to_length is None:
+        return
+    texts = [t for t in tables if t.role is Role.SEQUENCE]
+    changing = [t for t in texts if t.family.kept is None]
+    if not texts and not unsettled:
+        raise TableError(
+            "no text table was found, so --to-length has nothing to change.",
+            hint="`resize-pos inspect` lists what there is; --to SIZE is for images.",
+        )
+    lengths = sorted({table.length for table in changing})
+    stated = request.from_length
+    flag = "--from" if is_all_text(t.role for t in tables) else "--from-length"
+    if stated is not None and lengths and stated not in lengths:
+        raise _disagreement(changing, stated, flag)
+    if stated is None and len(lengths) > 1 and lengths != [request.to_length]:
+        shown = ", ".join(f"{table.name} {table.length}" for table in changing)
+        raise GeometryError(
+            f"the 1-D tables have different lengths: {shown}.",
+            hint=f"say which to change: {' or '.join(f'{flag} {n}' for n in lengths)}; the others "
+            "stay as they are.",
+        )
+
+
+def _disagreement(tables: Sequence[PositionTable], stated: int, flag: str) -> GeometryError:
+    table = tables[0]
+    rows = table.prefix + table.length + table.suffix
+    parts = [str(n) for n in (table.prefix, table.length, table.suffix) if n]
+    total = f"{rows} = {' + '.join(parts)}" if len(parts) > 1 else str(rows)
+    hint = f"pass {flag} {table.length}, or drop it"
+    if stated == rows and table.prefix:
+        hint += (
+            f"; the first {table.prefix} rows are reserved and are no positions "
+            "(if they are, pass --prefix 0)"
+        )
+    return GeometryError(
+        f"{table.name} has {total} rows, so its length is {table.length}; {flag} says {stated}.",
+        hint=f"{hint}.",
+    )
+
+
+def _owns_flags(request: Request, settled: Mapping[str, PositionTable]) -> bool:
+    """Whether --prefix and --suffix speak of the text: not where an image is resized, too."""
+    image = request.to_image or request.from_size is not None or request.from_grid is not None
+    only_text = all(table.role is Role.SEQUENCE for table in settled.values())
+    return not image and (only_text or request.to_length is not None)
+
+
+def _require_no_flags(match: Match, flags: tuple[int | None, int | None]) -> None:
+    if any(flags):
+        raise GeometryError(
+            f"{match.tensor.name}: its axes `{match.layout}` have no rows before or after the "
+            "positions.",
+            hint="write the axes as `(p l s) d` to have --prefix and --suffix.",
+        )
+
+
+def _suffix(match: Match, around: Surroundings, flagged: int | None) -> tuple[int, tuple[str, ...]]:
+    found = candidates(match.family.suffix, match.stem, around.tensors, flagged, "--suffix")
+    return found[0].count, (found[0].reason,) if found[0].count else ()
+
+
+def _prefix(
+    match: Match, around: Surroundings, rows: int, flagged: int | None
+) -> tuple[int, tuple[str, ...]]:
+    """Weigh what says how many rows are reserved: flags, the file's own record, the family, …"""
+    name, family = match.tensor.name, match.family
+    if flagged is not None:
+        return flagged, (f"--prefix {flagged}",)
+    if name in around.known:
+        return around.known[name].prefix, around.known[name].evidence
+    if family.padded:
+        return _padded(match, around)
+    found = candidates(family.prefix, match.stem, around.tensors, None, "--prefix")
+    counts = [candidate.count for candidate in found if candidate.count < rows]
+    if len(counts) == 1:
+        reserved = f"the first {counts[0]} rows are reserved" if counts[0] else "no row is reserved"
+        return counts[0], (f"{reserved} in the {family.name} family",)
+    for told in (_told_by_config, _told_by_roundness, _told_by_flag):
+        for count in counts:
+            reason = told(count, rows, around)
+            if reason:
+                return count, (reason,)
+    readings = " or ".join(f"{count} + {rows - count}" if count else str(rows) for count in counts)
+    raise GeometryError(
+        f"{name} has {rows} rows: {readings} positions? Some families of this name reserve the "
+        f"first {_RESERVED} rows (RoBERTa, BART, OPT …), others none (BERT, LED …).",
+        hint=f"pass {' or '.join(f'--prefix {count}' for count in counts)}, or put the model's "
+        "config.json beside the file.",
+    )
+
+
+def _padded(match: Match, around: Surroundings) -> tuple[int, tuple[str, ...]]:
+    for text in around.texts:
+        if text.model_type in match.family.models and text.pad is not None:
+            count = text.pad + 1
+            return count, (
+                f"{text.file} says model_type {text.model_type} with pad_token_id {text.pad}: the "
+                f"first {count} rows are reserved",
+            )
+    return _RESERVED, (
+        f"the first {_RESERVED} rows are reserved in the {match.family.name} family",
+    )
+
+
+def _told_by_config(count: int, rows: int, around: Surroundings) -> str | None:
+    """A length below the rows counts no reserved ones; an equal one may count them or not."""
+    for text in around.texts:
+        for key, value in text.lengths:
+            if count and rows - count == value:
+                return f"{rows} rows are {count} more than {text.file}'s {key} {value}"
+    return None
+
+
+def _told_by_roundness(count: int, rows: int, around: Surroundings) -> str | None:  # noqa: ARG001
+    """Before --from, which is often a row count: 514 is 2 + 512."""
+    if (rows - count) % _ROUND:
+        return None
+    kind = f"{count} reserved rows + " if count else ""
+    return f"{rows} rows are {kind}{rows - count}, a multiple of {_ROUND}"
+
+
+def _told_by_flag(count: int, rows: int, around: Surroundings) -> str | None:
+    stated = around.request.from_length
+    return f"{rows} rows are {count} + {stated}, as --from says" if rows - count == stated else None
+
+
+def _is_regenerated(table: PositionTable, request: Request) -> bool:
+    """A fixed table needs no recipe; one that was chosen all the same is followed."""
+    if table.fixed is None or request.sincos is SinCosMode.INTERPOLATE:
+        return False
+    return request.sincos is not None or request.lengthen is None
+
+
+def _how(table: PositionTable, request: Request, target: int) -> tuple[Lengthen, str]:
+    words = f"{table.length} → {target}"
+    how = request.lengthen
+    if how is None and target < table.length:
+        kept = f"the first {target} positions stay as they are, the rest is cut off"
+        return Lengthen(LengthMethod.KEEP), f"{words}: {kept}"
+    if how is None:
+        raise TableError(
+            f"{table.name} would grow from {table.length} to {target} positions, and there is no "
+            "one way to do that: trained text positions are not a smooth picture.",
+            hint=_CHOICES,
+        )
+    if how.method is LengthMethod.KEEP and target > table.length and how.fill is None:
+        raise TableError(
+            f"{table.name} would grow from {table.length} to {target} positions; keep needs to "
+            f"know what the {target - table.length} new ones hold.",
+            hint="pass --fill repeat-last, --fill tile or --fill zeros.",
+        )
+    if how.method is LengthMethod.STRETCH and how.first > min(table.length - 2, target - 1):
+        raise TableError(
+            f"{table.name}: --length-method {how.method_name} keeps {how.first} positions, which "
+            f"leaves too little to stretch from {table.length} to {target}.",
+            hint=f"K is at most {max(0, min(table.length - 2, target - 1))} here.",
+        )
+    return how, words

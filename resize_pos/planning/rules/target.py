@@ -1,0 +1,121 @@
+"""What a request makes of a table with a grid: the grid it means, and the step that leads there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from resize_pos.core.errors import GeometryError, TableError
+from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.operations import Resample
+from resize_pos.core.request import Request
+from resize_pos.families.tables import Action, PositionTable, Step, keep
+from resize_pos.planning.rules.absolute import along
+
+
+def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
+    """Resize to the grid that the request means for this table's patch size."""
+    target, frames = _target(table, request, steps), _frames(table, request)
+    if (target, frames) == (table.grid, table.frames):
+        return keep(table, _unchanged(table, request))
+    family = table.family
+    if family.refuse and not (family.forcible and request.force_interpolate):
+        hint = "--force-interpolate does it all the same." if family.forcible else None
+        raise TableError(f"{table.name} cannot be transferred: {family.refuse}.", hint=hint)
+    own = family.convention
+    differs = own is not None and own.resampling != request.resampling
+    shape = table.layout.shape(table.tensor.shape, table.prefix, target, table.suffix, frames)
+    return Step(
+        table,
+        Action.RESIZE,
+        target,
+        shape,
+        Resample(request.resampling),
+        f"{_extent(table.grid, table.frames)} → {_extent(target, frames)}",
+        own.name if own is not None and differs else None,
+        frames,
+    )
+
+
+def plan_reference(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
+    """Leave a grid that the library resamples at run time, unless it is asked for."""
+    if request.reference_grids == "resize":
+        return plan_step(table, request, steps)
+    return keep(table, f"{table.family.why}; --reference-grids resize changes it")
+
+
+def _unchanged(table: PositionTable, request: Request) -> str:
+    if not {"h", "w"} & table.layout.axes:
+        return f"already {table.frames} in time" if request.to_frames else "time is kept"
+    return f"already {table.grid}"
+
+
+def _target(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Grid:
+    if not {"h", "w"} & table.layout.axes:
+        return table.grid
+    if request.to_grid is not None:
+        grid = along(table.layout, request.to_grid)
+    elif request.to_size is None and request.to_patch is None:
+        return table.grid
+    elif table.tiling is None:
+        twin = next((s for s in steps.values() if s.table.grid == table.grid), None)
+        if twin is None or table.grid.cells == 1:
+            raise _no_patch(table, request)
+        grid = twin.target
+    else:
+        grid = along(table.layout, _cut(table, table.tiling, request, steps))
+    blocks = table.layout.blocks(table.tensor.shape)
+    if grid.height % blocks.height or grid.width % blocks.width:
+        raise GeometryError(
+            f"{table.name}: a {grid} grid cannot be cut into {blocks} blocks, as this model does.",
+            hint=f"choose a size with a grid that is a multiple of {blocks}.",
+        )
+    return grid
+
+
+def _cut(table: PositionTable, tiling: Tiling, request: Request, steps: Mapping[str, Step]) -> Grid:
+    size = request.to_size or tiling.pixels(table.grid)
+    leader = steps[table.follows].table if table.follows and table.follows in steps else None
+    if table.family.scaled and leader is not None and request.to_size is not None:
+        size = _scaled(size, tiling.pixels(table.grid), leader)
+        return Grid(size.height // tiling.step.height, size.width // tiling.step.width)
+    if request.to_patch is not None:
+        if table.kernel is None:
+            raise GeometryError(
+                f"{table.name}: --to-patch needs the patch embedding that this table's cells come "
+                "from, and the file has none that is exactly one patch large.",
+            )
+        tiling = Tiling(request.to_patch)
+    try:
+        return tiling.grid(size)
+    except GeometryError as error:
+        raise GeometryError(f"{table.name}: --to {error.message}", hint=error.hint) from None
+
+
+def _scaled(size: Size, own: Size, leader: PositionTable) -> Size:
+    """Scale an image as the library scales it for a second branch, from what the file shows."""
+    assert leader.tiling is not None
+    whole = leader.tiling.pixels(leader.grid)
+    return Size(size.height * own.height // whole.height, size.width * own.width // whole.width)
+
+
+def _frames(table: PositionTable, request: Request) -> int:
+    if request.to_frames is None or not table.layout.has_time:
+        return table.frames
+    if request.to_frames % table.tube:
+        raise GeometryError(
+            f"{table.name}: --to-frames {request.to_frames} is not a multiple of the "
+            f"{table.tube} frames that one cell takes in."
+        )
+    return request.to_frames // table.tube
+
+
+def _extent(grid: Grid, frames: int) -> str:
+    return str(grid) if frames == 1 else f"{frames}×{grid}"
+
+
+def _no_patch(table: PositionTable, request: Request) -> GeometryError:
+    return GeometryError(
+        f"{table.name}: the patch size is not in the file, so {request.to_size} px cannot be "
+        "turned into patches.",
+        hint="pass --patch N, --from SIZE, or --to-grid HxW.",
+    )

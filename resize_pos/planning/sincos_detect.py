@@ -1,0 +1,93 @@
+"""Find out whether a table is a fixed sin-cos one, reading as little as possible.
+
+At position 0 every sine is 0 and every cosine 1, so one row tells most tables apart from a fixed
+one: a few kB, compared as bytes. At any other position the squares of a sine and its cosine still
+add up to 1, so that a row of d channels has the square norm d/2; that finds a table that an earlier
+transfer computed in rescaled coordinates. Only a row that passes makes the whole table be read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.core.errors import TableError
+from resize_pos.core.tensors import DTYPES
+from resize_pos.families.family import Role
+from resize_pos.families.tables import PositionTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Peek = Callable[[str, int, int], bytes]
+Read = Callable[[str], "NDArray[Any]"]
+
+_ONE = {
+    "F64": struct.pack("<d", 1.0),
+    "F32": struct.pack("<f", 1.0),
+    "F16": struct.pack("<e", 1.0),
+    "BF16": struct.pack("<f", 1.0)[2:],
+}
+_CODES = {"F64": "d", "F32": "f", "F16": "e", "BF16": "f"}
+_NEAR = 2.0**-8  # a rounding of bfloat16, relative
+_ROLES = (Role.ABSOLUTE, Role.SEQUENCE)
+
+
+def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) -> PositionTable:
+    """Add the sin-cos formula that a table follows, with the evidence; most follow none."""
+    if read is None or not _could_be(table):
+        return table
+    starts = tuple(start for start in _starts(table) if _may_be_fixed(table, start, peek))
+    if not starts:
+        return table
+    from resize_pos.transforms.sincos import recognise  # numpy: only what may be fixed pays for it
+
+    array = read(table.name)
+    parts = table.layout.unfold(array, table.prefix, table.grid, table.suffix, table.frames)
+    if len(parts.grid) != table.frames:
+        return table  # copies of a table that are no frames
+    cells = parts.grid
+    found = recognise(cells, starts)
+    if found is None:
+        return table
+    return replace(table, fixed=found.table, evidence=(*table.evidence, found.evidence))
+
+
+def _could_be(table: PositionTable) -> bool:
+    channels_last = table.layout.terms[-1:] == ("d",)  # a lone number has no axes
+    known = table.tensor.dtype in _ONE
+    plain = not {"H", "W"} & table.layout.axes  # no formula knows of blocks
+    return table.role in _ROLES and channels_last and known and plain and table.grid.cells > 1
+
+
+def _starts(table: PositionTable) -> tuple[int, ...]:
+    """Number the first row after the prefix: 0, or on from the reserved rows of a text table."""
+    return (0, table.prefix) if table.role is Role.SEQUENCE and table.prefix else (0,)
+
+
+def _may_be_fixed(table: PositionTable, start: int, peek: Peek | None) -> bool:
+    """Whether the first row is that of position 0, or has the norm of sines and cosines."""
+    if peek is None:
+        return True
+    width = DTYPES[table.tensor.dtype].bits // 8
+    row = table.tensor.shape[-1] * width
+    try:
+        data = peek(table.name, (table.prefix - start) * row, row)
+    except TableError:  # it does not lie in one piece: only the whole can tell
+        return True
+    zero, one = bytes(width), _ONE[table.tensor.dtype]
+    values = {data[at : at + width] for at in range(0, len(data), width)}
+    return (one in values and values <= {zero, one}) or _has_norm(data, table.tensor.dtype)
+
+
+def _has_norm(data: bytes, dtype: str) -> bool:
+    """Whether the squares of a row add up to half of its channels."""
+    if dtype == "BF16":  # the upper half of a float32
+        data = b"".join(b"\0\0" + data[at : at + 2] for at in range(0, len(data), 2))
+    count = len(data) // struct.calcsize(_CODES[dtype])
+    values: tuple[float, ...] = struct.unpack(f"<{count}{_CODES[dtype]}", data)
+    if max(map(abs, values)) > 1:
+        return False
+    return abs(2 * sum(value * value for value in values) / count - 1) < _NEAR

@@ -1,0 +1,168 @@
+"""Geometry from the weights: which reading of a table's rows makes its values vary smoothly.
+
+A learned table changes little from one cell to the next, and jumps where a row of cells ends. So
+the right width is the one whose row ends are where neighbouring rows of the table are least alike,
+and at whose distance they are alike again. Thresholds: docs/artifacts.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.planning.grid_solver import Opinion, Reading
+
+SCORE_CONFIDENT = 4.5
+STEP_CONFIDENT = 0.2  # cosine inside a row of cells minus cosine across its end
+RATIO_CONFIDENT = 1.15  # to the best score of another width
+_VERTICAL_SHARE = 0.05
+_UNTRAINED = 0.5  # share of white noise's participation ratio; trained tables have .01–.22
+_SHOWN = 3
+
+_Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How smooth a table is under one reading."""
+
+    reading: Reading
+    score: float
+    step: float
+
+
+def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Reading]) -> Opinion:
+    """Choose the reading that the values speak for, if they do so clearly."""
+    rows = _rows(array, layout)
+    if not np.all(np.isfinite(rows)):
+        return Opinion(None, "Its values are not finite, so they cannot tell")
+    untrained = looks_untrained(rows)
+    if untrained:
+        return Opinion(None, f"Its values do not tell: {untrained}")
+    scores = rank(rows, readings)
+    if not scores:
+        return Opinion(None, "Its values cannot tell grids this narrow apart")
+    words = _words(scores)
+    best = scores[0]
+    if is_confident(scores):
+        return Opinion(best.reading, f"the values vary smoothly over {best.reading.grid}: {words}")
+    return Opinion(None, f"Its values do not settle it: {words}")
+
+
+def contradiction(
+    array: NDArray[Any], layout: Layout, reading: Reading, others: Sequence[Reading]
+) -> str | None:
+    """Say what the values speak for, where that is clearly not the given reading."""
+    rows = _rows(array, layout)
+    if not np.all(np.isfinite(rows)) or looks_untrained(rows):
+        return None
+    scores = rank(rows, others)
+    if not scores or not is_confident(scores):
+        return None
+    best = scores[0].reading
+    if _same_columns(best, reading):
+        return None
+    return f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
+
+
+def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:
+    """Score every reading of (rows, channels), best first."""
+    found = [_score(rows, reading) for reading in readings]
+    scores = [score for score in found if score is not None]
+    # Of prefixes p and p + width, which cut the same columns, the smaller one is meant.
+    return sorted(scores, key=lambda s: (-round(s.score, 6), s.reading.prefix.count))
+
+
+def is_confident(scores: Sequence[Score]) -> bool:
+    """Apply the confidence rule to ranked scores."""
+    best = scores[0]
+    rivals = [s.score for s in scores if not _same_columns(s.reading, best.reading)]
+    rival = max(rivals, default=-math.inf)
+    clear = rival <= 0 or best.score / rival >= RATIO_CONFIDENT
+    return best.score >= SCORE_CONFIDENT and best.step >= STEP_CONFIDENT and clear
+
+
+def _same_columns(one: Reading, other: Reading) -> bool:
+    """Whether two readings cut alike: a whole row of cells may be a prefix or not."""
+    shift = one.prefix.count - other.prefix.count
+    return one.grid.width == other.grid.width and shift % one.grid.width == 0
+
+
+def looks_untrained(rows: _Rows) -> str:
+    """Say why a table looks untrained; empty when it looks learned."""
+    if not rows.any():
+        return "they are all zero, so the table looks untrained"
+    centred = rows - rows.mean(axis=0)
+    count, channels = centred.shape
+    # The smaller of the two Gram matrices has the same spectrum.
+    gram = centred @ centred.T if count < channels else centred.T @ centred
+    total = float(np.trace(gram))
+    if total == 0.0:
+        return "all rows are equal, so the table looks untrained"
+    ratio = total**2 / float(np.sum(gram * gram))
+    white = count * channels / (count + channels)
+    if ratio / white < _UNTRAINED:
+        return ""
+    return f"they look like noise ({ratio / white:.2f} of white noise's spread), so untrained"
+
+
+def _rows(array: NDArray[Any], layout: Layout) -> _Rows:
+    count = layout.rows(array.shape)
+    cells: _Rows = layout.unfold(array, 0, Grid(1, count), 0).grid[0, 0].astype(np.float64)
+    return cells
+
+
+def _score(rows: _Rows, reading: Reading) -> Score | None:
+    width, cells = reading.grid.width, reading.grid.cells
+    if min(reading.grid.height, width) < 2:
+        return None
+    grid = rows[reading.prefix.count : reading.prefix.count + cells]
+    unit = _unit(grid - grid.mean(axis=0))
+    next_one = _cosines(unit, 1)
+    ends = np.arange(1, cells) % width == 0
+    inside, across = next_one[~ends], next_one[ends]
+    step = float(inside.mean() - across.mean())
+    # One variance for both groups: a wide reading has so few row ends that they show none.
+    freedom = max(1, inside.size + across.size - 2)
+    pooled = (inside.var() * inside.size + across.var() * across.size) / freedom
+    error = math.sqrt(pooled * (1 / inside.size + 1 / across.size))
+    horizontal = step / error if error else 0.0
+    score = horizontal + _VERTICAL_SHARE * _vertical(unit, width)
+    return Score(reading, score, step)
+
+
+def _vertical(unit: _Rows, width: int) -> float:
+    """Compare the cosine one row of cells below with those beside it, in standard errors."""
+    if len(unit) <= width + 1:
+        return 0.0
+    count = len(unit) - width - 1
+    beside = (_cosines(unit, width - 1)[:count] + _cosines(unit, width + 1)[:count]) / 2
+    excess = _cosines(unit, width)[:count] - beside
+    error = math.sqrt(_variance(excess) / count)
+    return float(excess.mean()) / error if error else 0.0
+
+
+def _cosines(unit: _Rows, lag: int) -> NDArray[np.float64]:
+    products: NDArray[np.float64] = unit[: len(unit) - lag] * unit[lag:]
+    return np.asarray(products.sum(axis=1), np.float64)
+
+
+def _variance(values: NDArray[np.float64]) -> float:
+    return float(values.var(ddof=1)) if values.size > 1 else 0.0
+
+
+def _unit(rows: _Rows) -> _Rows:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: _Rows = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    return unit
+
+
+def _words(scores: Sequence[Score]) -> str:
+    return ", ".join(f"{s.reading} scores {s.score:.1f}" for s in scores[:_SHOWN])

@@ -1,0 +1,170 @@
+"""First-layer attention by position alone: what the model's own block 0 makes of the table.
+
+logits = P̂·Wqᵀ·(P̂·Wkᵀ)ᵀ / √head, P̂ = γ ⊙ (P − mean over channels) / σ, with the first LayerNorm's
+scale γ and one σ, the source's, for both tables, so that a table grown or shrunk is seen as such.
+Of those weights a few heads are read, spread over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.quality.measures.place import lattice
+from resize_pos.quality.measures.sampling import Single, Wide, products, spread
+
+Rows = Callable[[str, int, int], NDArray[Any]]  # of a tensor: its name, the first, how many
+
+_PLACES = 7  # per axis
+_HEAD = 64  # channels per head where nothing says otherwise: nearly every ViT
+_HEADS = 8  # that are looked at
+_LARGEST = 1 << 23  # elements of a projection whose heads cannot be told apart: all of it is read
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionKeys:
+    """Names of block 0's weights in one layout; `fused` holds q, k and v one after another."""
+
+    norm: str
+    fused: str | None = None
+    query: str | None = None
+    key: str | None = None
+
+
+# Relative to some ancestor of the table's own name.
+_LAYOUTS: tuple[AttentionKeys, ...] = (
+    AttentionKeys("blocks.0.norm1.weight", fused="blocks.0.attn.qkv.weight"),
+    AttentionKeys(
+        "transformer.resblocks.0.ln_1.weight", fused="transformer.resblocks.0.attn.in_proj_weight"
+    ),
+    AttentionKeys(
+        "encoder.layer.0.layernorm_before.weight",
+        query="encoder.layer.0.attention.attention.query.weight",
+        key="encoder.layer.0.attention.attention.key.weight",
+    ),
+    AttentionKeys(
+        "encoder.layer.0.norm1.weight",
+        query="encoder.layer.0.attention.attention.query.weight",
+        key="encoder.layer.0.attention.attention.key.weight",
+    ),
+    AttentionKeys(
+        "layers.0.layernorm_before.weight",
+        query="layers.0.attention.q_proj.weight",
+        key="layers.0.attention.k_proj.weight",
+    ),
+    AttentionKeys(
+        "encoder.layers.0.layer_norm1.weight",
+        query="encoder.layers.0.self_attn.q_proj.weight",
+        key="encoder.layers.0.self_attn.k_proj.weight",
+    ),
+    AttentionKeys(
+        "encoder.layers.encoder_layer_0.ln_1.weight",
+        fused="encoder.layers.encoder_layer_0.self_attention.in_proj_weight",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What positions go through before they are compared."""
+
+    scale: Single  # (d,)
+    query: Single  # (width, d)
+    key: Single  # (width, d)
+
+
+def find_keys(table: str, tensors: Mapping[str, TensorInfo], channels: int) -> AttentionKeys | None:
+    """Find block 0's projections beside a table; None where no known layout fits."""
+    for base in _ancestors(table):
+        for layout in _LAYOUTS:
+            names = [n for n in (layout.norm, layout.fused, layout.query, layout.key) if n]
+            if not all(base + name in tensors for name in names):
+                continue
+            if all(_fits(tensors[base + name], channels) for name in names):
+                return AttentionKeys(
+                    base + layout.norm,
+                    layout.fused and base + layout.fused,
+                    layout.query and base + layout.query,
+                    layout.key and base + layout.key,
+                )
+    return None
+
+
+def read_weights(
+    keys: AttentionKeys, tensors: Mapping[str, TensorInfo], rows: Rows
+) -> Weights | None:
+    """Read a norm's scale and some heads of two projections; None where they are too large."""
+    scale = rows(keys.norm, 0, tensors[keys.norm].shape[0]).astype(np.float32)
+    if keys.fused is not None:
+        width = tensors[keys.fused].shape[0] // 3
+        places = ((keys.fused, 0), (keys.fused, width))
+    else:
+        assert keys.query is not None and keys.key is not None
+        width = tensors[keys.query].shape[0]
+        places = ((keys.query, 0), (keys.key, 0))
+    head = _head(width)
+    chosen = spread(width // head, _HEADS)
+    if len(chosen) * head * len(scale) > _LARGEST:
+        return None
+    query, key = (
+        np.concatenate([rows(name, first + int(n) * head, head) for n in chosen])
+        for name, first in places
+    )
+    return Weights(scale, query.astype(np.float32, copy=False), key.astype(np.float32, copy=False))
+
+
+def _head(width: int) -> int:
+    return _HEAD if width % _HEAD == 0 else width
+
+
+def measure_attention(
+    source: NDArray[Any], target: NDArray[Any], weights: Weights
+) -> dict[str, float]:
+    """Compare the attention between the same places of the image, before and after."""
+    places = min(_PLACES, max(source.shape[1:3]), max(target.shape[1:3]))
+    before, after = lattice(source, places), lattice(target, places)
+    sigma = float(np.sqrt(np.mean((before - before.mean(axis=1, keepdims=True)) ** 2)))
+    if not sigma or len(before) < 2:
+        return {}
+    first, second = (attention(rows / sigma, weights) for rows in (before, after))
+    return {
+        "attention_drift": float(0.5 * np.abs(first - second).sum(axis=-1).mean()),
+        "attention_entropy_before": _entropy(first),
+        "attention_entropy_after": _entropy(second),
+    }
+
+
+def attention(rows: Wide, weights: Weights) -> Wide:
+    """Give softmax(q·kᵀ/√head) of position vectors alone, (heads, places, places)."""
+    scaled = ((rows - rows.mean(axis=1, keepdims=True)) * weights.scale).astype(np.float32)
+    query, key = products(scaled, weights.query), products(scaled, weights.key)
+    width = query.shape[1]
+    head = _head(width)
+    heads = width // head
+    query, key = (x.reshape(len(rows), heads, head).transpose(1, 0, 2) for x in (query, key))
+    logits = np.stack([products(q, k) for q, k in zip(query, key, strict=True)]) / np.sqrt(head)
+    logits = logits.astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    result: Wide = powers / powers.sum(axis=-1, keepdims=True)
+    return result
+
+
+def _entropy(attention: Wide) -> float:
+    terms = attention * np.log(np.maximum(attention, 1e-30))
+    return float(-terms.sum(axis=-1).mean() / np.log(attention.shape[-1]))
+
+
+def _fits(info: TensorInfo, channels: int) -> bool:
+    return info.shape[-1:] == (channels,) and len(info.shape) <= 2 and info.elements > 0
+
+
+def _ancestors(name: str) -> Iterator[str]:
+    """Give `a.b.`, `a.`, and the empty prefix for `a.b.pos_embed`, nearest first."""
+    parts = name.split(".")[:-1]
+    for count in range(len(parts), -1, -1):
+        yield "".join(f"{part}." for part in parts[:count])

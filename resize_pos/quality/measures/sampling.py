@@ -1,0 +1,105 @@
+"""Samples that are the same on every run, and products that stay in one thread.
+
+All pairs of a 37×37 and a 55×55 table of 1024 channels are four billion multiplications. A few
+hundred cells, or a few dozen channels, say the same to two digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from resize_pos.core.conventions import Resampling
+from resize_pos.core.geometry import Grid
+from resize_pos.transforms.kernels import apply, operator
+
+Wide = NDArray[np.float64]
+Single = NDArray[np.float32]
+
+_GOLDEN = 0.6180339887498949
+_ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; many jobs must not
+_ROWS, _DEPTH = 32, 256  # blocks of just that size
+
+
+def spread(count: int, limit: int) -> NDArray[np.intp]:
+    """Choose at most `limit` of `count` indexes, spread evenly but without a common period."""
+    if count <= limit:
+        return np.arange(count)
+    order = np.argsort((np.arange(count) * _GOLDEN) % 1.0, kind="stable")
+    return np.sort(order[:limit])
+
+
+def some_channels(grid: Wide, limit: int = 48) -> Wide:
+    """Take a sample of the channels, for measures that treat each channel alike."""
+    chosen = spread(grid.shape[-1], limit)
+    return grid if len(chosen) == grid.shape[-1] else np.ascontiguousarray(grid[..., chosen])
+
+
+def centred(grid: Wide) -> Wide:
+    """Subtract each channel's mean over the grid."""
+    shifted: Wide = grid - grid.mean(axis=(1, 2), keepdims=True)
+    return shifted
+
+
+def unit(vectors: Wide) -> Wide:
+    """Scale vectors to length one; zero vectors stay zero."""
+    norms = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))[..., None]
+    scaled: Wide = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return scaled
+
+
+def products(left: Single, right: Single) -> Single:
+    """Compute left · rightᵀ in blocks too small for BLAS to start threads on."""
+    rows, columns = left.shape[0], right.shape[0]
+    first, second = _blocks(left), _blocks(right).transpose(0, 1, 3, 2)
+    total = np.zeros((len(first), len(second), _ROWS, _ROWS), np.float32)
+    for part in range(first.shape[1]):
+        total += first[:, None, part] @ second[None, :, part]
+    merged = total.transpose(0, 2, 1, 3).reshape(len(first) * _ROWS, len(second) * _ROWS)
+    return np.ascontiguousarray(merged[:rows, :columns])
+
+
+def _blocks(matrix: Single) -> Single:
+    rows, depth = -(-matrix.shape[0] // _ROWS), -(-matrix.shape[1] // _DEPTH)
+    padded = np.zeros((rows * _ROWS, depth * _DEPTH), np.float32)
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return padded.reshape(rows, _ROWS, depth, _DEPTH).transpose(0, 2, 1, 3)
+
+
+def resample(grid: Wide, target: Grid, resampling: Resampling) -> Wide:
+    """Resample a sample of channels; for measuring, where the last bit does not matter."""
+    for axis, length in ((1, target.height), (2, target.width)):
+        along = operator(grid.shape[axis], length, resampling)
+        if along.is_identity:
+            continue
+        if along.source * along.target * grid.shape[-1] > _ONE_THREAD:
+            grid = apply(along, grid, axis)
+        elif axis == 2:
+            grid = along.matrix @ grid
+        else:
+            grid = np.swapaxes(along.matrix @ np.swapaxes(grid, 1, 2), 1, 2)
+    return grid
+
+
+def size(values: NDArray[np.floating[Any]]) -> float:
+    """Give the root of the sum of squares, without BLAS, whose dot product starts threads."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    return float(np.sqrt(np.einsum("i,i->", flat, flat)))
+
+
+def quantile(values: ArrayLike, share: float) -> float:
+    """Do what `np.quantile` does, which would import masked arrays first."""
+    ordered = np.sort(values, axis=None)
+    return float(np.interp(share * (ordered.size - 1), np.arange(ordered.size), ordered))
+
+
+def median(values: ArrayLike) -> float:
+    """Give the value in the middle."""
+    return quantile(values, 0.5)
+
+
+def ratio(part: float, whole: float, empty: float = 0.0) -> float:
+    """Divide; `empty` where there is nothing to divide by."""
+    return part / whole if whole else empty

@@ -1,0 +1,234 @@
+"""The report as one JSON document, schema `resize-pos/report/1`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from resize_pos._version import __version__
+from resize_pos.containers.reformat import Conversion
+from resize_pos.containers.sources import source_name
+from resize_pos.core.conventions import (
+    CONVENTIONS,
+    RELATIVE_CONVENTIONS,
+    Convention,
+    RelativeConvention,
+)
+from resize_pos.core.geometry import Grid
+from resize_pos.core.request import Request
+from resize_pos.families.family import Role
+from resize_pos.families.tables import LeftAlone, PositionTable, Step
+from resize_pos.quality.measures.catalogue import Peer
+from resize_pos.quality.table_health import Health
+from resize_pos.quality.verdict import LABEL, Check
+from resize_pos.report.report import Report, TableReport
+
+SCHEMA = "resize-pos/report/1"
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """Give the report as plain data, in the order of the contract."""
+    fine_tune = report.fine_tune
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "source": source_name(report.source),
+        "output": None if report.output is None else str(report.output),
+        "status": report.status.value,
+        "request": request_document(report.plan.request),
+        "tables": [
+            *(_table_report(table) for table in report.tables),
+            *(left_alone_document(entry) for entry in report.plan.left_alone),
+        ],
+        "copied": {
+            "tensors": report.copied.tensors,
+            "bytes": report.copied.bytes,
+            "files": report.copied.files,
+            "linked": report.copied.linked,
+        },
+        "left_out": [{"name": entry.name, "reason": entry.reason} for entry in report.left_out],
+        "conversion": _conversion(report.conversion),
+        "config_edits": [
+            {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
+            for edit in report.plan.config_edits
+        ],
+        "config_advice": [
+            {
+                "library": advice.library,
+                "file": advice.file,
+                "key": advice.key,
+                "from": advice.before,
+                "to": advice.after,
+            }
+            for advice in report.config_advice
+        ],
+        "checks": checks_document(report.checks),
+        "verdict": report.verdict.value,
+        "judged_by": LABEL,
+        "fine_tune": {
+            "parameters": list(fine_tune.parameters),
+            "suggestion": fine_tune.suggestion,
+            "references": list(fine_tune.references),
+        },
+        "sha256": report.sha256,
+        "seconds": round(report.seconds, 4),
+    }
+
+
+def report_json(report: Report) -> str:
+    """Write the document out."""
+    return json.dumps(report_document(report), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:
+    if conversion is None:
+        return None
+    return {
+        "format": conversion.format,
+        "dropped": list(conversion.dropped),
+        "aliases": dict(conversion.aliases),
+        "wrapper": conversion.wrapper,
+    }
+
+
+def request_document(request: Request) -> dict[str, Any]:
+    """Give the request as plain data; what was not asked for is null."""
+    sizes = {
+        "to": request.to_size,
+        "to_grid": request.to_grid,
+        "from": request.from_size,
+        "from_grid": request.from_grid,
+        "patch": request.patch,
+        "to_window": request.to_window,
+        "from_window": request.from_window,
+    }
+    patch = request.to_patch
+    return {
+        **{key: None if v is None else [v.height, v.width] for key, v in sizes.items()},
+        "prefix": request.prefix,
+        "suffix": request.suffix,
+        "family": request.family,
+        "pattern": request.pattern,
+        "axes": request.axes,
+        "like": request.like,
+        "method": request.resampling.method.value,
+        "antialias": request.resampling.antialias,
+        "relative_like": None if request.relative is None else request.relative.name,
+        "optimizer": request.optimizer,
+        "to_length": request.to_length,
+        "from_length": request.from_length,
+        "length_method": None if request.lengthen is None else request.lengthen.method_name,
+        "fill": None if request.lengthen is None else request.lengthen.fill,
+        "sincos": request.sincos,
+        "to_patch": None if patch is None else [patch.height, patch.width],
+        "to_frames": request.to_frames,
+        "to_rows": request.to_rows,
+        "reference_grids": request.reference_grids,
+        "force_interpolate": request.force_interpolate,
+    }
+
+
+def table_document(table: PositionTable) -> dict[str, Any]:
+    """Give a located table as plain data; shared by the report and `inspect`."""
+    return {
+        "name": table.name,
+        "family": table.family.name,
+        "kind": table.kind,
+        "dtype": table.tensor.dtype,
+        "from": _extent(table, table.grid, table.tensor.shape, table.frames),
+        "prefix": table.prefix,
+        "suffix": table.suffix,
+        "patch": None if table.patch is None else [table.patch.height, table.patch.width],
+        "evidence": list(table.evidence),
+    }
+
+
+def left_alone_document(entry: LeftAlone) -> dict[str, Any]:
+    """Give a tensor that only sounds like a table as plain data."""
+    return {
+        "name": entry.tensor.name,
+        "family": entry.family.name,
+        "kind": entry.family.role.value,
+        "dtype": entry.tensor.dtype,
+        "from": {"shape": list(entry.tensor.shape)},
+        "to": {"shape": list(entry.tensor.shape)},
+        "action": "keep",
+        "reason": entry.family.why,
+        "measures": {},
+        "checks": [],
+    }
+
+
+def _table_report(report: TableReport) -> dict[str, Any]:
+    step = report.step
+    operation = step.operation
+    resampling = None if operation is None else operation.resampling
+    described = table_document(step.table)
+    evidence = described.pop("evidence")
+    return {
+        **described,
+        "action": step.action.value,
+        "to": _extent(step.table, step.target, step.target_shape, step.frames),
+        "method": None if operation is None else operation.method_name,
+        "antialias": None if resampling is None else resampling.antialias,
+        "convention": _convention(step),
+        "own_convention": step.own_convention,
+        "reason": step.reason,
+        "evidence": evidence,
+        "measures": dict(report.measures),
+        "conventions": [peer_document(peer) for peer in report.peers],
+        "checks": checks_document(report.checks),
+    }
+
+
+def checks_document(checks: Iterable[Check]) -> list[dict[str, str]]:
+    """Give judged measures as plain data."""
+    return [{"name": c.name, "level": c.level.value, "detail": c.detail} for c in checks]
+
+
+def health_document(health: Health) -> dict[str, Any]:
+    """Give what a table's values say as plain data."""
+    return {
+        "kind": health.kind.value,
+        "detail": health.detail,
+        "signs": [asdict(sign) for sign in health.signs],
+        "numbers": dict(health.numbers),
+    }
+
+
+def peer_document(peer: Peer) -> dict[str, Any]:
+    """Give what another library would have made of the table as plain data."""
+    return {
+        "name": peer.convention,
+        "method": peer.resampling.method.value,
+        "antialias": peer.resampling.antialias,
+        "distance": peer.distance,
+        "norm_ratio": peer.norm_ratio,
+    }
+
+
+def _convention(step: Step) -> str | None:
+    """Name a library that does exactly this; the family's own one before the others."""
+    own = step.table.family.convention
+    known: list[Convention | RelativeConvention] = [
+        *CONVENTIONS.values(),
+        *RELATIVE_CONVENTIONS.values(),
+    ]
+    done = None if step.operation is None else step.operation.resampling
+    if done is None or step.table.role is Role.SEQUENCE:
+        return None
+    if own is not None and own.resampling == done:
+        return own.name
+    return next((c.name for c in known if c.resampling == done), None)
+
+
+def _extent(
+    table: PositionTable, grid: Grid, shape: tuple[int, ...], frames: int
+) -> dict[str, Any]:
+    rows = table.layout.rows(shape)
+    if table.role is Role.SEQUENCE:
+        return {"length": grid.width, "rows": rows, "shape": list(shape)}
+    extent = {"grid": [grid.height, grid.width], "rows": rows, "shape": list(shape)}
+    return extent | ({"frames": frames} if table.layout.has_time else {})

@@ -1,0 +1,152 @@
+"""A page as GitHub-flavoured Markdown: for a step summary, a pull request or a model card.
+
+Whatever comes from a file is escaped, so that a name can neither end a table cell nor be markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+from resize_pos.core.printable import printable
+from resize_pos.report.page import Page, Section
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~])")
+_MARKS = {"ok": "✅", "warn": "⚠️", "fail": "❌", "planned": "📝", "unchanged": "✅"}
+_MOST_NAMED = 12
+BAR = "\\|"  # a bar that does not end a cell
+
+
+def page_markdown(page: Page) -> str:
+    """Write a page."""
+    lines = [f"## {_MARKS[page.verdict]} {page.verdict}: {text(page.title)}", "", page.headline, ""]
+    lines += [f"- {_MARKS[check.level.value]} {text(check.detail)}" for check in page.reasons]
+    lines += ["", f"*{page.label}*", ""] if page.label else [""]
+    if page.plan:
+        lines += [f"### {page.heading}", ""]
+        rows = [(_names(row.name, row.more), row.extent, text(row.words)) for row in page.plan]
+        lines += [*table(("table", "grid", "how"), rows), ""]
+    for note in page.notes:
+        lines += [text(note), ""]
+    for section in page.sections:
+        lines += _section(section, page)
+    if page.settings:
+        settings = [
+            (
+                text(setting.file),
+                code(setting.key),
+                text(setting.before),
+                text(setting.after),
+                "changed along" if setting.done else "**still to change**",
+            )
+            for setting in page.settings
+        ]
+        lines += ["### Configs", ""]
+        lines += [*table(("where", "key", "before", "after", ""), settings), ""]
+    lines += _advice(page)
+    lines += ["### Provenance", ""]
+    if page.command:
+        lines += _fenced(page.command)
+    lines += table(("", ""), [(text(name), text(value)) for name, value in page.provenance])
+    return "\n".join(lines)
+
+
+def _section(section: Section, page: Page) -> Iterator[str]:
+    yield f"### {_names(section.name, section.more)}, {section.extent}"
+    yield ""
+    yield text(section.words)
+    yield ""
+    if section.checks != page.reasons:
+        for check in section.checks:
+            yield f"- {_MARKS[check.level.value]} {text(check.detail)}"
+        yield ""
+    if section.likenesses:
+        rows = [
+            (
+                ", ".join(like.libraries) or "–",
+                like.method + (" (this one)" if like.own else ""),
+                f"{like.distance:.2%}",
+                "" if like.norm_ratio is None else f"{like.norm_ratio:.1%}",
+            )
+            for like in section.likenesses
+        ]
+        head = ("library's own resize", "convention", "distance from this", "its norms")
+        yield from table(head, rows, right={2, 3})
+        yield ""
+    yield "<details><summary>Every measure, with its meaning</summary>"
+    yield ""
+    if section.more:
+        yield f"Numbers of {code(section.shown)}."
+        yield ""
+    numbers = [(code(n.name), f"{n.value:.4g}", text(n.meaning)) for n in section.numbers]
+    yield from table(("measure", "value", "meaning"), numbers, right={1})
+    yield ""
+    yield from table(("", ""), [(text(name), text(value)) for name, value in section.facts])
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _advice(page: Page) -> Iterator[str]:
+    advice = page.advice
+    if advice is None:
+        return
+    yield "### Fine-tuning"
+    yield ""
+    yield advice.suggestion[:1].upper() + advice.suggestion[1:]
+    yield ""
+    if advice.parameters:
+        names = ", ".join(map(code, advice.parameters[:_MOST_NAMED]))
+        more = len(advice.parameters) - _MOST_NAMED
+        yield f"Interpolated: {names}{f' and {more} more' if more > 0 else ''}."
+        yield ""
+    if advice.published:
+        yield "Settings that others have published; citations, not claims of ours:"
+        yield ""
+        for entry in advice.published:
+            cited = f"[{text(entry.source)}]({entry.link})"
+            yield f"- {text(entry.work)}: {text(entry.settings)}. {cited}"
+        yield ""
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: AbstractSet[int] = frozenset(),
+) -> Iterator[str]:
+    """Write a table from cells that are escaped already."""
+    yield _row(head)
+    yield _row(["--:" if at in right else "---" for at in range(len(head))])
+    for row in rows:
+        yield _row(row)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
+
+
+def text(words: str) -> str:
+    """Escape words so that they are shown as they are, on one line."""
+    line = printable(" ".join(words.split())).replace("&", "&amp;")
+    return _SPECIAL.sub(r"\\\1", line)
+
+
+def code(words: str) -> str:
+    """Set a name as code; it may hold backticks."""
+    line = printable(" ".join(words.split())) or " "
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _names(first: str, more: Sequence[str]) -> str:
+    return code(first) + (f" and {len(more)} alike" if more else "")
+
+
+def _fenced(command: str) -> list[str]:
+    longest = max((len(run) for run in re.findall("`+", command)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}console", f"$ {printable(command)}", fence, ""]

@@ -1,0 +1,107 @@
+"""The `Report`: what was planned, done, measured and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resize_pos.configs.advice import ConfigAdvice
+from resize_pos.containers.base import Copied
+from resize_pos.containers.reformat import Conversion
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action, Step
+from resize_pos.planning.plan import Plan
+from resize_pos.quality.measures.catalogue import Peer
+from resize_pos.quality.verdict import Check, Level, worst
+from resize_pos.report.fine_tuning import (
+    AFTER_A_WARNING,
+    NOTHING,
+    PUBLISHED,
+    SUGGESTION,
+    TEXT_SUGGESTION,
+)
+
+if TYPE_CHECKING:
+    from resize_pos.containers.model_folder import LeftOut
+    from resize_pos.quality.pictures import StepPictures
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    PLANNED = "planned"
+    RESIZED = "resized"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One step with what was measured on its result."""
+
+    step: Step
+    measures: Mapping[str, float] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    peers: tuple[Peer, ...] = ()  # what other libraries would have made of it
+    pictures: StepPictures | None = None  # only when asked for, one table of those alike
+
+
+@dataclass(frozen=True, slots=True)
+class FineTune:
+    """Which parameters were interpolated, and what to do about it."""
+
+    parameters: tuple[str, ...]
+    suggestion: str
+    references: tuple[str, ...] = ()  # settings that others have published, with their source
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything there is to say about one run."""
+
+    source: Path
+    output: Path | None  # None: nothing was or would be written
+    status: Status
+    plan: Plan
+    tables: tuple[TableReport, ...]
+    copied: Copied
+    seconds: float
+    sha256: str | None = None  # of the output; only computed when a document is asked for
+    config_advice: tuple[ConfigAdvice, ...] = ()  # what is left to the user
+    left_out: tuple[LeftOut, ...] = ()  # files of a folder that its copy does not get
+    copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
+    conversion: Conversion | None = None  # set: the output is of another file format
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Every check of every table."""
+        return tuple(check for table in self.tables for check in table.checks)
+
+    @property
+    def verdict(self) -> Level:
+        """The most severe check."""
+        return worst(self.checks)
+
+    @property
+    def fine_tune(self) -> FineTune:
+        """Advice for what comes next; the published recipes are about images."""
+        resized = [
+            t.step.table
+            for t in self.tables
+            if t.step.action is Action.RESIZE and t.step.table.state is None
+        ]
+        names = tuple(dict.fromkeys(self.copies.get(table.name, table.name) for table in resized))
+        if not names:
+            return FineTune((), NOTHING)
+        if all(table.role is Role.SEQUENCE for table in resized):
+            return FineTune(names, TEXT_SUGGESTION)
+        suggestion = SUGGESTION if self.verdict is Level.OK else AFTER_A_WARNING
+        return FineTune(names, suggestion, tuple(map(str, PUBLISHED)))
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """0 done; 3 when a check failed, or when `strict` meets a warning."""
+        refused = (Level.WARN, Level.FAIL) if strict else (Level.FAIL,)
+        return 3 if self.verdict in refused else 0

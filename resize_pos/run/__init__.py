@@ -1,0 +1,1 @@
+"""The pipeline that carries one job out, and batches of jobs."""

@@ -1,0 +1,144 @@
+"""Folders, files and globs → checkpoints, each with its place below the output folder."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from pathlib import Path
+
+from resize_pos.core.fast_dataclass import dataclass
+
+# Formats that a walk takes up. A file that is named outright may be called anything.
+SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".npz")
+
+_CONFIGS = {"config.json", "open_clip_config.json"}
+_INDEX = re.compile(r"\.(safetensors|bin)\.index(\.[\w-]+)?\.json$")
+_DISTRIBUTED = (".metadata", ".distcp")  # torch's sharded folders: an index and its pieces
+
+# What training leaves beside a checkpoint and is none.
+_NO_CHECKPOINT = re.compile(
+    r"(optimizer|scheduler|scaler|training_args|rng_state|random_states)[\w-]*\.(pt|pth|bin)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint, and where its copy belongs below the output folder."""
+
+    source: Path  # a file, or a model folder
+    place: Path  # relative
+
+
+@dataclass(slots=True)
+class Discovery:
+    """What a search found, and what a person should know about it."""
+
+    found: list[Found] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def discover(words: Iterable[str], output_dir: Path) -> Discovery:
+    """Look for checkpoints; the output folder is never taken for a source.
+
+    The tree below a folder is mirrored; so is the tree below the fixed beginning of a glob.
+    """
+    result = Discovery()
+    for word in words:
+        before = len(result.found)
+        for path, root in _expand(word):
+            result.found += _below(path, root, output_dir, result.notes)
+        if len(result.found) == before:
+            kind = "matches nothing" if glob.has_magic(word) else "holds no checkpoint"
+            result.notes.append(f"{word}: {kind}.")
+    result.found = list(dict.fromkeys(result.found))
+    return result
+
+
+def is_model_folder(names: Iterable[str]) -> bool:
+    """Tell from its file names whether a folder is one checkpoint, not a place for several."""
+    present = set(names)
+    index, piece = _DISTRIBUTED
+    if any(_INDEX.search(name) for name in present):
+        return True
+    if index in present and any(name.endswith(piece) for name in present):
+        return True
+    return bool(present & _CONFIGS) and any(_is_weights(name) for name in present)
+
+
+def size_of(source: Path) -> int:
+    """Count the bytes of a checkpoint; what cannot be read counts nothing."""
+    total = 0
+    with contextlib.suppress(OSError):
+        if not source.is_dir():
+            return source.stat().st_size
+        for folder, _, names in os.walk(source):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += Path(folder, name).stat().st_size
+    return total
+
+
+def _is_weights(name: str) -> bool:
+    hidden = name.startswith(".")
+    return not hidden and name.endswith(SUFFIXES) and not _NO_CHECKPOINT.fullmatch(name)
+
+
+def _expand(word: str) -> Iterator[tuple[Path, Path | None]]:
+    """Give the paths that a word names, and the folder below which the tree is mirrored."""
+    path = Path(word)
+    if os.path.lexists(path) or not glob.has_magic(word):
+        yield path, None
+        return
+    parts = path.parts
+    fixed = next(n for n, part in enumerate(parts) if glob.has_magic(part))
+    root = Path(*parts[:fixed])
+    # Path.glob knows no patterns that begin at the root, and counts hidden files in.
+    for match in sorted(glob.glob(word, recursive=True)):  # noqa: PTH207
+        if Path(match).is_dir() or _is_weights(Path(match).name):
+            yield Path(match), root
+
+
+def _below(path: Path, root: Path | None, output_dir: Path, notes: list[str]) -> Iterator[Found]:
+    if not path.is_dir():
+        yield Found(path, Path(path.name) if root is None else path.relative_to(root))
+        return
+    seen: set[tuple[int, int]] = set()
+    with contextlib.suppress(OSError):
+        status = output_dir.stat()
+        seen.add((status.st_dev, status.st_ino))
+    for source in _walk(path, seen, notes):
+        if root is not None:
+            yield Found(source, source.relative_to(root))
+        elif source == path:  # the folder that was named is itself a checkpoint
+            yield Found(source, Path(source.resolve().name))
+        else:
+            yield Found(source, source.relative_to(path))
+
+
+def _walk(folder: Path, seen: set[tuple[int, int]], notes: list[str]) -> Iterator[Path]:
+    """Go through a folder in order; links are followed, but no folder is entered twice."""
+    try:
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in seen:
+            return
+        seen.add((status.st_dev, status.st_ino))
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError as error:
+        notes.append(f"{folder}: cannot be read: {error.strerror}.")
+        return
+    files = [entry.name for entry in entries if entry.is_file()]
+    if is_model_folder(files):
+        yield folder
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(folder / entry.name, seen, notes)
+        elif _is_weights(entry.name) and entry.is_file():
+            yield folder / entry.name

@@ -1,0 +1,125 @@
+"""Sources and manifest → jobs, each with a target that no other job writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from resize_pos.core.errors import ContainerError, OutputError, ResizePosError, UsageError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.request import Request
+from resize_pos.planning.locate import locate_tables
+from resize_pos.planning.plan import make_plan
+from resize_pos.planning.rules.base import Surroundings
+from resize_pos.run.batch.discover import Found, discover
+from resize_pos.run.batch.manifest import Entry, merged
+from resize_pos.run.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Every job of a batch, in the order of the sources, and what a person should know."""
+
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...]
+
+
+def collect(
+    sources: Iterable[str],
+    entries: Sequence[Entry],
+    manifest_dir: Path,
+    options: Mapping[str, Any],
+    template: Job,
+    output_dir: Path,
+) -> Jobs:
+    """Find every checkpoint; refuse two that would become the same file."""
+    _require_output_apart(sources, output_dir)
+    found: list[tuple[Found, Request]] = []
+    search = discover(sources, output_dir)
+    notes = list(search.notes)
+    found += [(it, template.request) for it in search.found]
+    for entry in entries:
+        request = _request(entry, options)
+        search = discover([str(manifest_dir / entry.source)], output_dir)
+        notes += [f"{entry.where}: {note}" for note in search.notes]
+        found += [(_placed(it, entry, len(search.found)), request) for it in search.found]
+    jobs = tuple(
+        replace(template, source=it.source, request=request, output=output_dir / it.place)
+        for it, request in found
+    )
+    if not jobs:
+        raise ContainerError(
+            "no checkpoint was found.", hint=" ".join(notes) or "name a folder, files or globs."
+        )
+    require_distinct(jobs)
+    for request in {job.request for job in jobs}:
+        _require_sense(request)
+    return Jobs(jobs, tuple(notes))
+
+
+def require_distinct(jobs: Sequence[Job]) -> None:
+    """Refuse two jobs that write the same target, one inside of the other's, or over a source."""
+    owners: dict[Path, Job] = {}
+    for job in jobs:
+        assert job.output is not None
+        first = owners.setdefault(job.output, job)
+        if first is not job:
+            raise UsageError(
+                f"{first.source} and {job.source} would both become {job.output}.",
+                hint="name the folder above them, so that its tree is mirrored; or give them an "
+                "output of their own in a --manifest.",
+            )
+    for target, job in owners.items():
+        for parent in target.parents:
+            if parent in owners:
+                raise UsageError(
+                    f"{job.source} would become {target}, inside of {parent}, which "
+                    f"{owners[parent].source} becomes.",
+                    hint="give them an output of their own in a --manifest.",
+                )
+    sources = {job.source.resolve(): job for job in jobs}
+    for target in owners:
+        if target.resolve() in sources:
+            raise OutputError(
+                f"{target}: the target is a source, which is never modified.",
+                hint="name another folder with --output-dir.",
+            )
+
+
+def _require_sense(request: Request) -> None:
+    """Refuse at once what would be refused for every checkpoint: a plan for one without tensors."""
+    try:
+        make_plan(locate_tables(Surroundings({}, request)), request)
+    except UsageError:
+        raise
+    except ResizePosError:
+        return
+
+
+def _require_output_apart(sources: Iterable[str], output_dir: Path) -> None:
+    for word in sources:
+        if Path(word).is_dir() and Path(word).resolve() == output_dir.resolve():
+            raise UsageError(
+                f"--output-dir {output_dir}: is the source folder itself.",
+                hint="name another folder; one inside of it is not searched.",
+            )
+
+
+def _request(entry: Entry, options: Mapping[str, Any]) -> Request:
+    try:
+        return Request.make(**merged(options, entry.options))
+    except UsageError as error:
+        raise UsageError(f"{entry.where}: {error.message}", error.hint) from None
+
+
+def _placed(found: Found, entry: Entry, count: int) -> Found:
+    """Put a job where its entry says; what a folder or a glob found goes below that."""
+    if entry.output is None:
+        return found
+    place = Path(entry.output)
+    if place.is_absolute() or ".." in place.parts:
+        raise UsageError(f"{entry.where}: output {entry.output} is not below --output-dir.")
+    alone = count == 1 and not entry.output.endswith("/")
+    return Found(found.source, place if alone else place / found.place)

@@ -1,0 +1,218 @@
+"""A whole batch: what is left to do, in which order, and how it came out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from resize_pos._version import __version__
+from resize_pos.containers.io.atomic_output import require_space
+from resize_pos.containers.io.stage_names import remove_abandoned
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Size
+from resize_pos.report.json import SCHEMA, request_document
+from resize_pos.run.batch.discover import size_of
+from resize_pos.run.batch.ledger import Entry, Ledger, stamp
+from resize_pos.run.batch.pools import dask_cluster, local_processes
+from resize_pos.run.batch.schedule import Event, Started, run_here, run_on
+from resize_pos.run.batch.work import (
+    CURRENT,
+    FAILED,
+    Outcome,
+    Rights,
+    Task,
+    failed,
+    order,
+    plan_only,
+)
+from resize_pos.run.job import Job
+
+# What a later run repeats of a job that is current.
+_REPEATED = ("verdict", "checks", "sha256")
+
+# What is done before worker processes have started.
+_FEW, _LITTLE = 3, 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Every job, those that are settled without work, and those that are left."""
+
+    output_dir: Path
+    settled: tuple[Outcome, ...]  # current, or refused
+    left: tuple[Task, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What is left to be moved."""
+        return sum(task.bytes for task in self.left)
+
+
+def prepare(
+    jobs: Sequence[Job],
+    output_dir: Path,
+    ledger: Ledger,
+    own_reports: Sequence[tuple[Path, str]] = (),
+) -> Batch:
+    """Decide from names, sizes and times what is left to do; no checkpoint is opened.
+
+    `own_reports` are folders and suffixes: every job writes a report of its own into each.
+    """
+    settled: list[Outcome] = []
+    left: list[Task] = []
+    for number, job in enumerate(jobs, start=1):
+        task = Task(number, replace(job, force=False), size_of(job.source))
+        key = _key(task, output_dir)
+        own = tuple(folder / f"{key}{suffix}" for folder, suffix in own_reports)
+        task = replace(task, reports=own)
+        outcome = _settle(task, job.force, ledger.entries.get(key))
+        if isinstance(outcome, Outcome):
+            settled.append(outcome)
+        else:
+            left.append(outcome)
+    return Batch(output_dir, tuple(settled), tuple(left))
+
+
+def _settle(task: Task, force: bool, entry: Entry | None) -> Outcome | Task:
+    if not os.path.lexists(task.target):
+        return task
+    task = replace(task, exists=True, rights=Rights.REPLACE if force else Rights.ASK)
+    if entry is None:
+        return task
+    wanted = order(task.job)
+    untouched = not entry.done or entry.target_stamp == stamp(task.target)
+    changed = [part for part in ("request", "options") if entry.order.get(part) != wanted[part]]
+    if changed and untouched and not force:
+        return failed(
+            task,
+            f"{task.target}: was made for another request ({_describe(entry.order)}).",
+            "Pass --force to replace it, or name another folder with --output-dir.",
+        )
+    if not untouched:
+        return replace(task, rights=Rights.REPLACE if force else Rights.KEEP)
+    if entry.done and entry.order == wanted and _same_source(entry, task.job.source):
+        return _current(task, entry)
+    return replace(task, rights=Rights.REPLACE)
+
+
+def _same_source(entry: Entry, source: Path) -> bool:
+    return (
+        entry.source == str(source.absolute())
+        and bool(entry.source_stamp)
+        and entry.source_stamp == stamp(source, beside=True)
+    )
+
+
+def _describe(earlier: Any) -> str:
+    request = earlier.get("request", {})
+    words = []
+    for name, value in request.items():
+        if isinstance(value, dict) and {"height", "width"} == value.keys():
+            value = Size(value["height"], value["width"])
+        words.append(f"{name.removesuffix('_size').replace('_', '-')} {value}")
+    return ", ".join(words) or "with other options"
+
+
+def _current(task: Task, entry: Entry) -> Outcome:
+    document = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "source": str(task.job.source),
+        "output": str(task.target),
+        "status": CURRENT,
+        "request": request_document(task.job.request),
+        **{name: entry.outcome.get(name) for name in _REPEATED},
+    }
+    return Outcome(task, document, entry.target_stamp)
+
+
+def plan_all(batch: Batch) -> Iterator[Outcome]:
+    """Plan what is left, in this process, and write nothing."""
+    yield from batch.settled
+    for task in batch.left:
+        yield plan_only(task)
+
+
+def run_all(
+    batch: Batch, ledger: Ledger, *, workers: int, dask: str | None, fail_fast: bool
+) -> Iterator[Event]:
+    """Carry a batch out; every event is in the ledger before it is told."""
+    folders = {task.target.parent for task in batch.left}
+    everywhere = sorted({*folders, *(it.task.target.parent for it in batch.settled)})
+    remove_abandoned(everywhere)
+    require_space(batch.output_dir, batch.bytes)
+    created = _missing_folders(folders)
+    try:
+        for settled in batch.settled:
+            yield settled
+            if fail_fast and settled.status == FAILED:
+                return
+        stamps: dict[int, str] = {}
+        for event in _events(batch.left, workers, dask, fail_fast):
+            if isinstance(event, Started):
+                job = event.task.job
+                stamps[event.task.number] = stamp(job.source, beside=True)
+                if _will_own(event.task):
+                    ledger.add(Entry(_key(event.task, batch.output_dir), order(job), done=False))
+            elif event.status != FAILED:
+                ledger.add(_entry(event, batch.output_dir, stamps[event.task.number]))
+            elif not event.task.exists:
+                ledger.forget(_key(event.task, batch.output_dir))
+            yield event
+    finally:
+        # A worker of a run that was killed may have outlived the first look.
+        remove_abandoned(everywhere)
+        for folder in created:  # those of failed jobs are empty
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _will_own(task: Task) -> bool:
+    """Tell whether whatever lies at the target from now on is this batch's work."""
+    return not task.exists or task.rights is Rights.REPLACE
+
+
+def _events(
+    tasks: Sequence[Task], workers: int, dask: str | None, fail_fast: bool
+) -> Iterator[Event]:
+    if dask is not None and tasks:
+        # Workers elsewhere have another working directory.
+        there = [replace(task, job=_absolute(task.job)) for task in tasks]
+        return run_on(lambda: dask_cluster(dask), there, window=len(there), fail_fast=fail_fast)
+    count = min(workers, len(tasks))
+    little = len(tasks) <= _FEW and sum(task.bytes for task in tasks) <= _LITTLE
+    if count <= 1 or little:
+        return run_here(tasks, fail_fast=fail_fast)
+    return run_on(lambda: local_processes(count), tasks, window=count, fail_fast=fail_fast)
+
+
+def _absolute(job: Job) -> Job:
+    assert job.output is not None
+    return replace(job, source=job.source.absolute(), output=job.output.absolute())
+
+
+def _entry(outcome: Outcome, output_dir: Path, source_stamp: str) -> Entry:
+    task = outcome.task
+    return Entry(
+        _key(task, output_dir),
+        order(task.job),
+        done=True,
+        source=str(task.job.source.absolute()),
+        source_stamp=source_stamp,
+        target_stamp=outcome.target_stamp,
+        outcome={name: outcome.document.get(name) for name in _REPEATED},
+    )
+
+
+def _key(task: Task, output_dir: Path) -> str:
+    return task.target.absolute().relative_to(output_dir.absolute()).as_posix()
+
+
+def _missing_folders(folders: set[Path]) -> list[Path]:
+    """List the folders that will have to be made, deepest first."""
+    missing = {f for folder in folders for f in (folder, *folder.parents) if not f.exists()}
+    return sorted(missing, key=lambda folder: -len(folder.parts))

@@ -1,0 +1,128 @@
+"""What a conversion computes: the new tables, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from resize_pos.containers.base import Container
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Step
+from resize_pos.quality.measures.catalogue import Limit
+from resize_pos.quality.measures.direct import measure_direct
+from resize_pos.quality.measures.sampling import spread
+from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of
+from resize_pos.quality.table_health import examine
+from resize_pos.quality.verdict import judge, judge_limits
+from resize_pos.report.groups import grouped
+from resize_pos.report.report import TableReport
+from resize_pos.transforms.execute import transform_all
+from resize_pos.transforms.optimizer_state import keep_sign
+from resize_pos.verify.output_check import require_finite, require_plausible
+
+MOST_MEASURED = 32  # of tables that go through the same; no published model has more of a kind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """The arrays of a conversion, by name."""
+
+    before: Mapping[str, NDArray[Any]]
+    after: Mapping[str, NDArray[Any]]
+
+
+def transformed(container: Container, changes: Sequence[Step], device: str) -> Tables:
+    """Read every table that changes, look at it, and carry its step out."""
+    before: dict[str, NDArray[Any]] = {}
+    for step in changes:
+        name = step.table.name
+        before[name] = container.read(name)
+        require_finite(name, before[name], container.path.name)
+        require_plausible(step.table, before[name])
+    after = transform_all(changes, before, device)
+    for step in changes:
+        if step.table.state is not None:
+            name = step.table.name
+            after[name] = keep_sign(before[name], after[name])
+    return Tables(before, after)
+
+
+def measured(
+    container: Container,
+    steps: Sequence[Step],
+    tables: Tables,
+    limits: tuple[Limit, ...],
+    *,
+    draw: bool,
+) -> tuple[TableReport, ...]:
+    """Measure and judge what was interpolated; of very many tables that are alike, some."""
+    around, chosen = Neighbours.of(container), _chosen(steps)
+    reports = [
+        _judged(step, tables.before[name], tables.after[name], around, limits)
+        if (name := step.table.name) in chosen
+        else TableReport(step)
+        for step in steps
+    ]
+    return tuple(_drawn(reports, tables) if draw else reports)
+
+
+def _chosen(steps: Iterable[Step]) -> set[str]:
+    # Moments of an optimizer and computed buffers have no artifacts to look for.
+    interpolated = [
+        TableReport(step)
+        for step in steps
+        if step.operation is not None
+        and step.table.state is None
+        and not isinstance(step.operation, Rebuild)
+    ]
+    return {
+        group.tables[index].step.table.name
+        for group in grouped(interpolated)
+        for index in spread(len(group.tables), MOST_MEASURED)
+    }
+
+
+def _drawn(reports: list[TableReport], tables: Tables) -> list[TableReport]:
+    """Add the pictures of every table that was measured; of several alike, of one."""
+    from resize_pos.quality.pictures import picture_step
+
+    shown = {group.shown.step.table.name for group in grouped(reports) if group.shown.measures}
+    return [
+        replace(report, pictures=picture_step(report.step, tables.before[name], tables.after[name]))
+        if (name := report.step.table.name) in shown
+        else report
+        for report in reports
+    ]
+
+
+def _judged(
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours,
+    limits: tuple[Limit, ...],
+) -> TableReport:
+    if isinstance(step.operation, Lengthen | SinCos):
+        measured = measure_direct(step, before, after)
+        return TableReport(
+            step, measured.values, (*judge(measured), *judge_limits(measured, limits))
+        )
+    if isinstance(step.operation, ResampleKernel | SetLength) or step.table.grid.cells == 1:
+        return TableReport(step)  # no cells lie beside each other in a kernel, or in time alone
+    resampling = resampling_of(step)
+    measured = measure_table(step, before, after, around, resampling)
+    health = examine(step.table, before)
+    checks = judge(
+        measured,
+        health,
+        resampling=resampling,
+        stretched=resampling is not None,
+        image=step.table.role is Role.ABSOLUTE,
+    )
+    checks += judge_limits(measured, limits)
+    return TableReport(step, measured.values, checks, measured.peers)

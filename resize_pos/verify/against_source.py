@@ -1,0 +1,379 @@
+"""Hold an output against its source: what was copied, how each table was made, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resize_pos.configs.read import read_config_sizes
+from resize_pos.containers.base import Container
+from resize_pos.core.conventions import DEFAULT
+from resize_pos.core.errors import GeometryError, TableError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Size
+from resize_pos.core.operations import Lengthen, LengthMethod, Rebuild, Resample, SinCos
+from resize_pos.core.request import Request, as_lengths
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Located, PositionTable, Step, stored_grid
+from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.quality.measures.catalogue import Measured, Peer
+from resize_pos.quality.measures.direct import measure_direct
+from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
+from resize_pos.quality.table_health import KIND_WORDS, Health, Kind, examine
+from resize_pos.quality.verdict import Check, Level, judge, worst
+from resize_pos.verify.made_by import Diagnosis, Match, diagnose, make_pair, match_conventions
+from resize_pos.verify.made_by_length import find_recipe, is_close
+from resize_pos.verify.made_by_offsets import origin_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MOST_NAMED = 5
+
+# How to find the tables of an opened checkpoint: the pipeline's own way, handed in by its caller.
+Locate = Callable[[Container, Request], Located]
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """What should be the source's bytes: how much was compared, and what differs."""
+
+    tensors: int
+    bytes: int
+    differing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    retyped: tuple[str, ...] = ()  # another shape or dtype
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Judge it."""
+        kinds = (
+            (self.missing, "missing from the output"),
+            (self.added, "not in the source"),
+            (self.retyped, "stored with another shape or dtype"),
+            (self.differing, "not the source's bytes (trained on, or damaged)"),
+        )
+        found = [
+            Check("bytes", Level.FAIL, f"{_some(names)}: {words}")
+            for names, words in kinds
+            if names
+        ]
+        if found:
+            return tuple(found)
+        words = f"{self.tensors} other tensors are the source's, byte for byte"
+        return (Check("bytes", Level.OK, words),)
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerification:
+    """One table of the output: how it was made, what it looks like, and what is wrong with it."""
+
+    step: Step
+    checks: tuple[Check, ...]
+    matches: tuple[Match, ...] = ()  # nearest first
+    diagnosis: Diagnosis | None = None
+    health: Health | None = None  # of the output's table
+    measures: Mapping[str, float] = field(default_factory=dict)
+    peers: tuple[Peer, ...] = ()
+
+    @property
+    def made_by(self) -> Match | None:
+        """The convention that made it, if one did."""
+        return self.matches[0] if self.matches and self.matches[0].exact else None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The outcome of holding an output against its source."""
+
+    output: Path
+    source: Path
+    untouched: Untouched
+    tables: tuple[TableVerification, ...]
+    configs: tuple[Check, ...] = ()
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Every check there is."""
+        of_tables = tuple(check for table in self.tables for check in table.checks)
+        return (*self.untouched.checks, *self.configs, *of_tables)
+
+    @property
+    def verdict(self) -> Level:
+        """The most severe check."""
+        return worst(self.checks)
+
+
+def verify_output(
+    output: Container, source: Container, request: Request, locate: Locate
+) -> Verification:
+    """Compare what should be equal, and explain every table that should not.
+
+    `request` states what is known: `from_…` about the source, `to_…` about the output.
+    """
+    plan = plan_between(source, output, request, locate)
+    changed = {step.table.name for step in plan.changes}
+    untouched = compare_untouched(output, source, changed)
+    tables = []
+    for step in plan.changes:
+        name = step.table.name
+        if name not in output.tensors:
+            continue  # reported as missing
+        info = output.tensors[name]
+        if (info.shape, info.dtype) != (step.target_shape, step.table.tensor.dtype):
+            tables.append(TableVerification(step, (_wrong_shape(step, info.shape, info.dtype),)))
+            continue
+        around = Neighbours.of(source)
+        tables.append(explain(step, source.read(name), output.read(name), around))
+    configs = tuple(_configs(output.path, plan.to_size))
+    return Verification(output.path, source.path, untouched, tuple(tables), configs)
+
+
+def _configs(path: Path, size: Size | None) -> Iterator[Check]:
+    """Compare a folder's configs with its tables; beside a lone file they may be another's."""
+    if size is None or not path.is_dir():
+        return
+    for config in read_config_sizes(path):
+        words = f"{config.file} says {config.key} {config.size}"
+        if config.size == size:
+            yield Check("config", Level.OK, words)
+        else:
+            yield Check("config", Level.WARN, f"{words}, but the tables are for {size} px")
+
+
+def plan_between(source: Container, output: Container, request: Request, locate: Locate) -> Plan:
+    """Plan the transfer that the output claims to be."""
+    theirs = locate(output, of_output(request))
+    untold = replace(request, to_size=None, to_grid=None, to_window=None, to_length=None)
+    ours = locate(source, untold)
+    return make_plan(ours, target_request(ours, theirs, request, output.path))
+
+
+def of_output(request: Request) -> Request:
+    """Turn a request around: what it says of the target is what is known of the output."""
+    return replace(
+        request,
+        to_size=None,
+        to_grid=None,
+        to_window=None,
+        to_length=None,
+        from_size=request.to_size,
+        from_grid=request.to_grid,
+        from_window=request.to_window,
+        from_length=request.to_length,
+    )
+
+
+def image_size(container: Container, request: Request, locate: Locate) -> Size:
+    """Give the image size that a checkpoint is for."""
+    located = locate(container, replace(request, to_size=None, to_grid=None))
+    for table in located.tables:
+        if table.pixels is not None:
+            return table.pixels
+    if request.from_size is not None:
+        return request.from_size
+    raise GeometryError(
+        f"{container.path.name}: its image size is not known, and a model needs one.",
+        hint="pass --patch N, or --from and --to.",
+    )
+
+
+def target_request(ours: Located, theirs: Located, request: Request, output: Path) -> Request:
+    """State the target in the terms of the source: the size, grid or length that the output has."""
+    request = _with_length(ours, theirs, request)
+    if request.to_image:
+        return request
+    windows = {table.reach.nominal for table in theirs.tables if table.reach is not None}
+    if request.to_window is None and len(windows) == 1 and None not in windows:
+        request = replace(request, to_window=windows.pop())
+    image = (Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE)
+    known = {table.name: table for table in theirs.tables if table.role in image}
+    for table in ours.tables:
+        tied = table.role is Role.ABSOLUTE or table.patch is not None
+        if table.name not in known or not tied:
+            continue
+        found = known[table.name]
+        if table.pixels is not None and table.tiling is not None:
+            return replace(request, to_size=table.tiling.pixels(found.grid))
+        return replace(request, to_grid=found.grid)
+    if request.to_window is not None or request.to_length is not None:
+        return request
+    for unsettled in theirs.unsettled:
+        raise GeometryError(
+            f"{output.name}: {unsettled.error.message}",
+            hint="state the output's geometry with --to SIZE or --to-grid HxW.",
+        )
+    raise TableError(
+        f"{output.name}: no table of the source was found in it.",
+        hint="`resize-pos inspect` shows what each of the two files holds.",
+    )
+
+
+def _with_length(ours: Located, theirs: Located, request: Request) -> Request:
+    """Add the length that a text table has come to; which recipe did it is found out later."""
+    known = {table.name: table.length for table in theirs.tables if table.role is Role.SEQUENCE}
+    texts = [t for t in ours.tables if t.name in known and t.family.kept is None]
+    changed = [table for table in texts if table.length != known[table.name]]
+    if not changed and not (texts and ours.all_text):
+        return request
+    table = (changed or texts)[0]
+    stated = as_lengths(request) if ours.all_text else request
+    return replace(
+        stated,
+        to_length=stated.to_length or known[table.name],
+        from_length=stated.from_length or table.length,
+        lengthen=stated.lengthen or Lengthen(LengthMethod.LINEAR),
+    )
+
+
+def compare_untouched(output: Container, source: Container, changed: set[str]) -> Untouched:
+    """Compare every tensor that no step changes, byte for byte, one at a time."""
+    mine, theirs = source.tensors, output.tensors
+    retyped, differing = [], []
+    count = total = 0
+    for name, info in mine.items():
+        if name in changed or name not in theirs:
+            continue
+        if (info.shape, info.dtype) != (theirs[name].shape, theirs[name].dtype):
+            retyped.append(name)
+            continue
+        count += 1
+        total += info.nbytes
+        if not _same_bytes(source, output, name):
+            differing.append(name)
+    return Untouched(
+        count,
+        total,
+        tuple(differing),
+        tuple(name for name in mine if name not in theirs),
+        tuple(name for name in theirs if name not in mine),
+        tuple(retyped),
+    )
+
+
+def _same_bytes(source: Container, output: Container, name: str) -> bool:
+    first, second = source.read(name), output.read(name)
+    left, right = (np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (first, second))
+    return bool(np.array_equal(left, right))
+
+
+def explain(
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours | None = None,
+) -> TableVerification:
+    """Find out how a table was made from its source, and judge it."""
+    table = step.table
+    finite = _finite(table, after)
+    if finite is not None:
+        return TableVerification(step, (finite,))
+    if isinstance(step.operation, Lengthen | SinCos):
+        operation, distance = find_recipe(step, before, after)
+        close = is_close(distance, after.dtype)
+        if close or isinstance(step.operation, Lengthen):
+            return _explain_recipe(replace(step, operation=operation), before, after, distance)
+        # A fixed table that was interpolated all the same, as most libraries do.
+        step = replace(step, operation=Resample(DEFAULT.resampling))
+    origin = origin_of(step, before, after)
+    if origin is not None and isinstance(step.operation, Rebuild):
+        return TableVerification(step, (origin,))
+    old, new = unfold(step, before, after)
+    grids = stored_grid(table.role, table.grid), stored_grid(table.role, step.target)
+    pair = make_pair(old, new, *grids)
+    matches = match_conventions(pair, after.dtype) if resampling_of(step) is not None else ()
+    made_by = matches[0] if matches and matches[0].exact else None
+    resampling = None if made_by is None else made_by.resampling
+    measured = measure_table(step, before, after, around, resampling)
+    source_health = examine(table, before)
+    health = examine(replace(table, grid=step.target, frames=step.frames), after)
+    stretched = resampling_of(step) is not None
+    checks = judge(
+        measured,
+        source_health,
+        resampling=resampling,
+        stretched=stretched,
+        image=table.role is Role.ABSOLUTE,
+    )
+    found = None
+    if made_by is None and matches and not source_health.is_empty:
+        found = diagnose(pair)
+        checks = (*_origin(matches, found, health, checks, measured), *checks)
+    elif made_by is not None:
+        words = f"made by {made_by}, to {made_by.error:.0e}"
+        checks = (Check("origin", Level.OK, words), *checks)
+    elif origin is not None:
+        checks = (origin, *checks)
+    return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
+
+
+def _explain_recipe(
+    step: Step, before: NDArray[Any], after: NDArray[Any], distance: float
+) -> TableVerification:
+    """Judge a text by its recipe and a fixed table by its formula."""
+    measured = measure_direct(step, before, after)
+    words = f"made by {step.operation}, to {distance:.0e}"
+    origin = Check("origin", Level.OK, words)
+    if not is_close(distance, after.dtype):
+        near = f"matches no recipe; the nearest is {step.operation}, {distance:.1%} away"
+        origin = Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
+    return TableVerification(step, (origin, *judge(measured)), measures=measured.values)
+
+
+def _origin(
+    matches: tuple[Match, ...],
+    found: Diagnosis | None,
+    health: Health,
+    checks: tuple[Check, ...],
+    measured: Measured,
+) -> Iterator[Check]:
+    """Say what a table is that no convention made."""
+    near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
+    if found is not None:
+        verb = "it is" if found.certain else "it looks"
+        yield Check(
+            "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
+        )
+    elif health.kind in (Kind.ZERO, Kind.CONSTANT, Kind.UNTRAINED, Kind.SHUFFLED):
+        words = {Kind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"}
+        detail = words.get(health.kind, KIND_WORDS[health.kind])
+        yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
+    else:
+        # Nobody's convention, but perhaps an honest one: the measures decide.
+        level = max(worst(checks), Level.WARN, key=[Level.OK, Level.WARN, Level.FAIL].index)
+        yield Check("origin", level, f"{near}{_guess(measured)}")
+
+
+def _guess(measured: Measured) -> str:
+    deficit = measured.values.get("neighbour_deficit", 0.0)
+    return ". Noise was added, or it was trained on" if deficit > 0.15 else ""
+
+
+def _finite(table: PositionTable, array: NDArray[Any]) -> Check | None:
+    bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float64))))
+    if not bad:
+        return None
+    words = f"{table.name} holds {bad} values that are NaN or infinite"
+    return Check("finite", Level.FAIL, words)
+
+
+def _wrong_shape(step: Step, shape: tuple[int, ...], dtype: str) -> Check:
+    table = step.table
+    expected = f"{table.tensor.dtype} {list(step.target_shape)}"
+    detail = f"{table.name} is {dtype} {list(shape)}, not {expected} for {step.target}"
+    rows = table.prefix + table.suffix
+    if rows and table.layout.mismatch(shape) is None:
+        missing = table.layout.rows(step.target_shape) - table.layout.rows(shape)
+        if missing == rows:
+            detail += ": the prefix rows are gone"
+    return Check("shape", Level.FAIL, detail)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown

@@ -1,0 +1,163 @@
+"""Run source and output at their own sizes on the user's images, and compare what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.core.errors import ResizePosError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.verify.timm import Loaded, import_timm
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image
+
+_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"})
+_BATCH = 8
+_MOST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the user's images say about two checkpoints."""
+
+    images: int
+    feature_cosine: float  # mean over images, pooled features
+    feature_cosine_worst: float
+    top1_agreement: float | None  # None: the model has no classes
+    attention_entropy_before: float | None  # mean over blocks, ÷ that of uniform attention
+    attention_entropy_after: float | None
+
+
+def image_files(folder: Path) -> tuple[Path, ...]:
+    """List the images of a folder and its subfolders in a fixed order."""
+    if not folder.is_dir():
+        raise ResizePosError(f"--images {folder}: there is no such folder.")
+    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES)
+    if not found:
+        raise ResizePosError(
+            f"--images {folder}: it holds no images.",
+            hint=f"looked for {', '.join(sorted(_SUFFIXES))}.",
+        )
+    if len(found) > _MOST:  # evenly spread over folders, which are often classes
+        found = [found[i * len(found) // _MOST] for i in range(_MOST)]
+    return tuple(found)
+
+
+def probe(source: Loaded, output: Loaded, files: Sequence[Path]) -> Probe:
+    """Show the same images to both models, each at its own size."""
+    import torch
+    from torch.nn import functional
+
+    cosines: list[float] = []
+    agreed = 0
+    entropies: tuple[list[float], list[float]] = ([], [])
+    normalise = [_normalisation(loaded) for loaded in (source, output)]
+    for start in range(0, len(files), _BATCH):
+        pictures = [_open(path, source.channels) for path in files[start : start + _BATCH]]
+        features, answers = [], []
+        for index, loaded in enumerate((source, output)):
+            batch = torch.stack([_prepare(p, loaded, normalise[index]) for p in pictures])
+            with torch.no_grad(), _AttentionEntropy(loaded.model, entropies[index]):
+                tokens: Any = loaded.model.forward_features(batch)  # type: ignore[operator]
+                features.append(loaded.model.forward_head(tokens, pre_logits=True))  # type: ignore[operator]
+                answers.append(loaded.model.forward_head(tokens))  # type: ignore[operator]
+        flat = [f.flatten(1).double() for f in features]
+        cosines += functional.cosine_similarity(flat[0], flat[1]).tolist()
+        agreed += int((answers[0].argmax(-1) == answers[1].argmax(-1)).sum())
+    return Probe(
+        len(files),
+        sum(cosines) / len(cosines),
+        min(cosines),
+        agreed / len(files) if source.classes else None,
+        _mean(entropies[0]),
+        _mean(entropies[1]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _open(path: Path, channels: int) -> Image:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("L" if channels == 1 else "RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        raise ResizePosError(f"{path}: not an image that can be read ({error}).") from error
+
+
+def _normalisation(loaded: Loaded) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    config: Mapping[str, Any] = import_timm().data.resolve_model_data_config(loaded.model)
+    mean, deviation = (list(config[key]) for key in ("mean", "std"))
+    if len(mean) != loaded.channels:  # the model's own figures are for another number of channels
+        mean = [sum(mean) / len(mean)] * loaded.channels
+        deviation = [sum(deviation) / len(deviation)] * loaded.channels
+    return torch.tensor(mean)[:, None, None], torch.tensor(deviation)[:, None, None]
+
+
+def _prepare(
+    picture: Image, loaded: Loaded, normalisation: tuple[torch.Tensor, torch.Tensor]
+) -> torch.Tensor:
+    """Squeeze the whole image to the model's size: both models must see the same content."""
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    size = (loaded.size.width, loaded.size.height)
+    pixels = np.asarray(picture.resize(size, Image.Resampling.BICUBIC), dtype=np.float32) / 255
+    planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return (torch.from_numpy(np.ascontiguousarray(planes)) - normalisation[0]) / normalisation[1]
+
+
+class _AttentionEntropy:
+    """While active, note the entropy of every attention map of timm's plain attention."""
+
+    def __init__(self, model: torch.nn.Module, into: list[float]) -> None:
+        self._into = into
+        self._modules = [m for m in model.modules() if _is_plain_attention(m)]
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> None:
+        for module in self._modules:
+            self._handles.append(module.register_forward_pre_hook(self._note))
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _note(self, module: Any, inputs: tuple[Any, ...]) -> None:
+        tokens = inputs[0]
+        count = tokens.shape[1]
+        qkv = module.qkv(tokens).reshape(len(tokens), count, 3, module.num_heads, -1)
+        query, key = qkv.permute(2, 0, 3, 1, 4)[:2]
+        query, key = module.q_norm(query), module.k_norm(key)
+        maps = ((query * module.scale) @ key.transpose(-2, -1)).softmax(dim=-1)
+        entropy = -(maps * maps.clamp(min=1e-12).log()).sum(-1).mean()
+        self._into.append(float(entropy) / math.log(count))
+
+
+def _is_plain_attention(module: object) -> bool:
+    return all(hasattr(module, name) for name in ("qkv", "num_heads", "scale", "q_norm", "k_norm"))
+
+
+def describe(result: Probe) -> Iterator[str]:
+    """Give the probe in words."""
+    yield (
+        f"on {result.images} images the features keep a cosine of {result.feature_cosine:.3f} "
+        f"(worst {result.feature_cosine_worst:.3f})"
+    )
+    if result.top1_agreement is not None:
+        yield f"top-1 answers agree on {result.top1_agreement:.1%} of them"
+    if result.attention_entropy_before is not None and result.attention_entropy_after is not None:
+        yield (
+            "attention entropy (share of uniform) goes from "
+            f"{result.attention_entropy_before:.3f} to {result.attention_entropy_after:.3f}"
+        )

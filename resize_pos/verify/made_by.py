@@ -1,0 +1,242 @@
+"""How was this table made? Recompute it under every convention, and under every known mistake.
+
+A hypothesis is a table computed from the source; the one that the output equals explains it. What
+no hypothesis explains is left to the measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from resize_pos.core.axes import Unfolded
+from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
+
+_CHANNELS = 48
+_EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
+_RESEMBLED = 0.2  # … and at which it is likely
+_PLAIN = (
+    Resampling(Method.BILINEAR, antialias=False),
+    Resampling(Method.NEAREST, antialias=False),
+)
+# What a library's own arithmetic leaves: float32 inside for a float32 table, and the stored dtype
+# itself for half precision, where some libraries compute in it.
+_TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
+_COARSE = 0.1  # eight bits
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How near a table is to what a convention makes of the source."""
+
+    names: tuple[str, ...]  # libraries with this convention; empty for a method nobody defaults to
+    resampling: Resampling
+    error: float  # relative L2 distance
+    exact: bool  # within what the arithmetic explains
+
+    def __str__(self) -> str:
+        whose = f"{' = '.join(self.names)}: " if self.names else ""
+        return f"{whose}{self.resampling}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A mistake that explains a table."""
+
+    name: str
+    detail: str
+    error: float  # relative L2 distance of the recomputed mistake
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A source table and what somebody made of it: rows × channels, and the geometry of both."""
+
+    before: Wide
+    after: Wide
+    prefix: int
+    suffix: int
+    source: Grid
+    target: Grid
+
+    @property
+    def cells_before(self) -> Wide:
+        """The source grid, (1, h, w, d)."""
+        rows = self.before[self.prefix : self.prefix + self.source.cells]
+        return rows.reshape(1, self.source.height, self.source.width, -1)
+
+    @property
+    def cells_after(self) -> Wide:
+        """The other grid's rows."""
+        return self.after[self.prefix : self.prefix + self.target.cells]
+
+
+def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
+    """Take a sample of the channels of both tables, prefix and suffix rows included."""
+    copies, _, _, channels = old.grid.shape
+    chosen = spread(channels, max(1, _CHANNELS // min(copies, _CHANNELS)))
+
+    def rows(parts: Unfolded) -> Wide:
+        cells = parts.grid.reshape(copies, -1, channels)
+        whole = np.concatenate([parts.prefix, cells, parts.suffix], axis=1)[:, :, chosen]
+        return np.moveaxis(whole.astype(np.float64), 0, 1).reshape(whole.shape[1], -1)
+
+    return Pair(rows(old), rows(new), old.prefix.shape[1], old.suffix.shape[1], source, target)
+
+
+def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[Match, ...]:
+    """Recompute the grid under every convention; nearest first."""
+    tolerance = _TOLERANCE.get(dtype.name, _COARSE)
+    found = []
+    for resampling in _resamplings():
+        names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
+        error = _distance(pair.cells_after, _honest(pair, resampling))
+        found.append(Match(names, resampling, error, error <= tolerance))
+    return tuple(sorted(found, key=lambda match: match.error))
+
+
+def diagnose(pair: Pair) -> Diagnosis | None:
+    """Find the mistake that explains the table best; None where none comes near."""
+    kept = _kept_rows(pair)
+    if kept is not None:
+        return kept
+    best: Diagnosis | None = None
+    for name, detail, rows in _mistakes(pair):
+        error = _distance(pair.cells_after, rows)
+        if best is None or error < best.error:
+            best = Diagnosis(name, detail, error, error <= _EXPLAINED)
+    scaled = _scaled(pair)
+    if scaled is not None and (best is None or scaled.error < best.error):
+        best = scaled
+    honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in _resamplings())
+    if best is None or best.error > _RESEMBLED or best.error > 0.5 * honest:
+        return None
+    return best
+
+
+def _resamplings() -> tuple[Resampling, ...]:
+    return tuple(dict.fromkeys([*(c.resampling for c in CONVENTIONS.values()), *_PLAIN]))
+
+
+def _distance(rows: Wide, predicted: Wide) -> float:
+    return ratio(size(rows - predicted), size(rows), 1.0)
+
+
+def _honest(pair: Pair, resampling: Resampling) -> Wide:
+    return _flat(resample(pair.cells_before, pair.target, resampling))
+
+
+def _flat(grid: Wide) -> Wide:
+    return np.ascontiguousarray(grid).reshape(-1, grid.shape[-1])
+
+
+def _kept_rows(pair: Pair) -> Diagnosis | None:
+    """Rows that stand where they stood, bit for bit, although the grid has another width."""
+    if pair.source.width == pair.target.width:
+        return None
+    old, new = _flat(pair.cells_before), pair.cells_after
+    count = min(len(old), len(new))
+    same = np.all(old[:count] == new[:count], axis=1)
+    first = count if same.all() else int(same.argmin())
+    if first < max(2, count // 2):
+        return None
+    words = f"the first {first} rows are the source's, in their old places: cut off or padded"
+    if first < len(new) and not new[first:].any():
+        words += "; the rest is zero"
+    elif first < len(new):
+        words += "; the rest is something else"
+    return Diagnosis("truncated", words, 0.0, True)
+
+
+def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
+    """Compute what each mistake would have made: name, words, grid rows."""
+    grid, source, target = pair.cells_before, pair.source, pair.target
+    for resampling in _resamplings():
+        yield from _misread(pair, resampling)
+        if source.height == 1 or source.width == 1:
+            continue
+        line = grid.reshape(1, 1, source.cells, -1)
+        one_d = resample(line, Grid(1, target.cells), resampling)
+        yield (
+            "1-D",
+            f"resampled as one sequence of {source.cells} rows ({resampling})",
+            _flat(one_d),
+        )
+        turned = resample(grid.swapaxes(1, 2), target, resampling)
+        yield "swapped", f"height and width are exchanged: transposed ({resampling})", _flat(turned)
+        if not source.is_square:
+            other = grid.reshape(1, source.width, source.height, -1)
+            words = f"read as {source.width}×{source.height}: height and width are swapped"
+            misread = resample(other, Grid(target.width, target.height), resampling)
+            yield "swapped", words, _flat(misread)
+            yield "swapped", words, _flat(resample(other, target, resampling))
+        for axis, word in ((1, "vertically"), (2, "horizontally")):
+            mirrored = resample(np.flip(grid, axis), target, resampling)
+            yield "mirrored", f"mirrored {word} ({resampling})", _flat(mirrored)
+    rows, columns = np.arange(target.height), np.arange(target.width)
+    tiles = grid[:, rows % source.height][:, :, columns % source.width]
+    if target.height <= source.height and target.width <= source.width:
+        yield "cropped", "the top left of the source, not resampled: cropped", _flat(tiles)
+        top, left = (source.height - target.height) // 2, (source.width - target.width) // 2
+        middle = grid[:, top : top + target.height, left : left + target.width]
+        yield "cropped", "the middle of the source, not resampled: cropped", _flat(middle)
+    else:
+        yield "tiled", "the source repeated side by side, not resampled: tiled", _flat(tiles)
+    mean = np.broadcast_to(_flat(grid).mean(axis=0), (target.cells, grid.shape[-1]))
+    yield "constant", "every position is the source's mean", mean
+    edge = np.minimum(rows, source.height - 1), np.minimum(columns, source.width - 1)
+    repeated = grid[:, edge[0]][:, :, edge[1]]
+    yield "padded", "the source with its last row and column repeated: padded", _flat(repeated)
+
+
+def _misread(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wide]]:
+    """Prefix rows in the wrong place, and shifts by a cell or two."""
+    source, target, before = pair.source, pair.target, pair.before
+    honest = resample(pair.cells_before, target, resampling)
+    shape = (1, source.height, source.width, before.shape[1])
+    extra = pair.prefix + pair.suffix
+    if extra:
+        front = before[: source.cells].reshape(shape)
+        words = f"prefix rows were taken for cells of the grid ({resampling})"
+        yield "prefix", words, _flat(resample(front, target, resampling))
+        back = before[len(before) - source.cells :].reshape(shape)
+        if pair.suffix:
+            yield "prefix", words, _flat(resample(back, target, resampling))
+    if pair.prefix:
+        late = np.concatenate([_flat(honest), before[: pair.prefix]])
+        words = "the prefix rows stand behind the grid instead of before it"
+        yield "prefix", words, late[pair.prefix : pair.prefix + target.cells]
+    for axis, word in ((1, "down"), (2, "right")):
+        for step in (-2, -1, 1, 2):
+            if honest.shape[axis] > abs(step):
+                count = "1 cell" if abs(step) == 1 else f"{abs(step)} cells"
+                words = f"everything is shifted {count} {word if step > 0 else _back(word)}"
+                yield "shifted", words, _flat(np.roll(honest, step, axis))
+                where = np.clip(np.arange(honest.shape[axis]) - step, 0, honest.shape[axis] - 1)
+                yield "shifted", words, _flat(honest.take(where, axis))
+
+
+def _back(word: str) -> str:
+    return {"down": "up", "right": "left"}[word]
+
+
+def _scaled(pair: Pair) -> Diagnosis | None:
+    """An honest table times a factor."""
+    best: Diagnosis | None = None
+    for resampling in _resamplings():
+        honest = _honest(pair, resampling)
+        energy = float(np.einsum("nd,nd->", honest, honest))
+        if not energy:
+            return None
+        factor = float(np.einsum("nd,nd->", honest, pair.cells_after)) / energy
+        error = _distance(pair.cells_after, factor * honest)
+        if abs(factor - 1) > 0.05 and (best is None or error < best.error):
+            words = f"{resampling}, but multiplied by {factor:.3g}"
+            best = Diagnosis("scaled", words, error, error <= _EXPLAINED)
+    return best

@@ -1,0 +1,127 @@
+"""Hold an output against its plan and its source, before anybody else sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.configs.read import Document, config_sizes
+from resize_pos.containers.base import Container, PartialReader
+from resize_pos.core.errors import GeometryError, OutputError, TableError
+from resize_pos.core.operations import Rebuild, ResampleKernel, SetLength
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.tables import Action, PositionTable, Step, stored_grid
+from resize_pos.planning.grid_solver import ONLY_SQUARE, Candidate, Reading, readings
+from resize_pos.planning.locate import locate_tables
+from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.planning.provenance import planned_geometry, recorded_geometry
+from resize_pos.planning.rules.base import Surroundings
+from resize_pos.planning.smoothness import contradiction
+
+
+def require_finite(name: str, array: NDArray[Any], where: str) -> None:
+    """Refuse NaN and Inf, with a count and the first place."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise TableError(
+            f"{where}: {name} holds {int(bad.sum())} values that are NaN or Inf, the first at "
+            f"{list(first)}.",
+            hint="the checkpoint is damaged or diverged in training; nothing was written.",
+        )
+
+
+_USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four registers
+
+
+def require_plausible(table: PositionTable, array: NDArray[Any]) -> None:
+    """Hold a grid that was taken for square, for want of evidence, against the values."""
+    if ONLY_SQUARE not in table.evidence:
+        return
+    if table.layout.blocks(array.shape).cells * table.frames > 1:
+        return
+    prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
+    taken = Reading(prefix, table.grid, suffix)
+    rows = table.layout.rows(array.shape)
+    others = {Candidate(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
+    pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
+    words = contradiction(array, table.layout, taken, readings(rows, pairs))
+    if words is not None:
+        raise GeometryError(
+            f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",
+            hint="state the grid with --from-grid HxW or --from SIZE (height × width).",
+        )
+
+
+def check_output(
+    output: Container,
+    source: Container,
+    plan: Plan,
+    tables: Mapping[str, NDArray[Any]],
+    documents: Mapping[str, Document] | None = None,
+) -> None:
+    """Check what was written: same tensors, shapes as planned, tables sound, nothing left to do.
+
+    `documents` are the config files that were written with the weights.
+    """
+    _check_shapes(output.tensors, source.tensors, plan)
+    for step in plan.changes:
+        array = output.read(step.table.name)
+        require_finite(step.table.name, array, "the output")
+        _check_kept_rows(step, tables[step.table.name], array)
+    request = plan.request
+    again = replace(
+        request,
+        from_size=plan.to_size if request.from_size else None,
+        from_grid=None,
+        from_length=request.to_length if request.from_length else None,
+    )
+    known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
+    peek = output.peek if isinstance(output, PartialReader) else None
+    around = Surroundings(
+        output.tensors, again, config_sizes(documents or {}), known, output.read, peek
+    )
+    after = make_plan(locate_tables(around), again, documents)
+    if after.config_edits:
+        raise OutputError(f"the configs written are not final: {after.config_edits[0]}.")
+    left = after.changes
+    if left:
+        raise OutputError(
+            f"the output would be resized again: {left[0].table.name} reads as "
+            f"{left[0].table.grid}, not {left[0].target}; nothing was kept."
+        )
+
+
+def _check_shapes(
+    output: Mapping[str, TensorInfo], source: Mapping[str, TensorInfo], plan: Plan
+) -> None:
+    planned = {step.table.name: step.target_shape for step in plan.changes}
+    expected = [
+        TensorInfo(info.name, planned.get(info.name, info.shape), info.dtype)
+        for info in source.values()
+    ]
+    if expected != list(output.values()):
+        wrong = next(
+            (pair for pair in zip(expected, output.values(), strict=False) if pair[0] != pair[1]),
+            (len(expected), len(output)),
+        )
+        raise OutputError(f"the output is not as planned: expected {wrong[0]}, found {wrong[1]}.")
+
+
+def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
+    table = step.table
+    unlike = (Rebuild, ResampleKernel, SetLength)  # nothing stands beside a grid in these
+    if isinstance(step.operation, unlike) or step.action is Action.KEEP:
+        return
+    if not table.prefix and not table.suffix:
+        return
+    source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
+    old = table.layout.unfold(before, table.prefix, source, table.suffix, table.frames)
+    new = table.layout.unfold(after, table.prefix, target, table.suffix, step.frames)
+    for kept, written in ((old.prefix, new.prefix), (old.suffix, new.suffix)):
+        if kept.tobytes() != written.tobytes():
+            raise OutputError(f"{table.name}: prefix or suffix rows were not kept bit for bit.")

@@ -1,0 +1,62 @@
+"""Does a checkpoint fit a size, or a config? Answered from headers; numpy is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resize_pos.configs.read import ConfigSize
+from resize_pos.core.errors import ContainerError, GeometryError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.request import Request
+from resize_pos.families.tables import Located
+from resize_pos.planning.plan import make_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The answer, in one line."""
+
+    fits: bool
+    detail: str
+
+
+def fit(located: Located, request: Request) -> Fit:
+    """Plan the transfer to that size: a checkpoint that fits needs no step."""
+    wanted = request.to_size if request.to_size is not None else request.to_grid
+    try:
+        plan = make_plan(located, request)
+    except GeometryError as error:
+        if located.unsettled:
+            raise
+        return Fit(False, f"does not fit {wanted}: {error.message}")
+    for step in plan.changes:
+        table = step.table
+        own = f"{table.grid}"
+        if table.pixels is not None:
+            own += f" ({table.pixels} px at patch {table.tiling})"
+        return Fit(False, f"does not fit {wanted}: {table.name} is {own}, not {step.target}")
+    names = ", ".join(f"{step.table.name} {step.target}" for step in plan.steps[:3])
+    more = f" and {len(plan.steps) - 3} more" if len(plan.steps) > 3 else ""
+    return Fit(True, f"fits {wanted}: {names}{more}")
+
+
+def fit_config(located: Located, request: Request, stated: Sequence[ConfigSize], where: str) -> Fit:
+    """Hold a checkpoint against every image and patch size that a config states."""
+    if not stated:
+        raise ContainerError(
+            f"{where}: no config there states an image size.",
+            hint="name a folder with a config.json or open_clip_config.json; or pass --size.",
+        )
+    answers = []
+    for entry in stated:
+        source = f"{entry.file} ({entry.key} {entry.size})"
+        for table in located.tables:
+            if entry.patch is not None and table.patch not in (None, entry.patch):
+                detail = f"{table.name} has patch {table.patch}, not {entry.patch}"
+                return Fit(False, f"does not fit {source}: {detail}")
+        answer = fit(located, replace(request, to_size=entry.size, to_grid=None))
+        if not answer.fits:
+            return Fit(False, f"{answer.detail}, as {source} states")
+        answers.append(source)
+    return Fit(True, f"fits {', '.join(answers)}")

@@ -1,0 +1,283 @@
+"""Models of the hub, from a small server on this machine that speaks its endpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resize_pos.containers.hub import (
+    HubModel,
+    choose_others,
+    choose_weights,
+    parse_hub,
+    shard_names,
+)
+from resize_pos.core.errors import ContainerError
+from tests.containers.test_sharded import FIRST, INDEX, SECOND, shards
+from tests.support.builders import vit, write_safetensors
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub(ThreadingHTTPServer):
+    """Repositories as folders, each under the name that asks for it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.repositories: dict[str, Path] = {}
+        self.refused: dict[str, tuple[int, str]] = {}
+        self.asked: list[str] = []
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, body: bool) -> None:
+        path = self.path.split("?")[0].strip("/")
+        self.server.asked.append(f"{self.command} {path}")
+        parts = path.removeprefix("api/models/").split("/")
+        repo = "/".join(parts[:2])
+        if repo in self.server.refused:
+            self.refuse(*self.server.refused[repo])
+        elif repo not in self.server.repositories:
+            self.refuse(404, "RepoNotFound")
+        elif parts[3] not in ("main", "v1", COMMIT):
+            self.refuse(404, "RevisionNotFound")
+        elif path.startswith("api/models/"):
+            self.send(json.dumps(self.describe(repo)).encode(), {}, body)
+        else:
+            file = self.server.repositories[repo] / "/".join(parts[4:])
+            if not file.is_file():
+                self.refuse(404, "EntryNotFound")
+                return
+            data = file.read_bytes()
+            etag = f'"{hashlib.sha1(data).hexdigest()}"'
+            self.send(data, {"ETag": etag, "X-Repo-Commit": COMMIT}, body)
+
+    def describe(self, repo: str) -> dict[str, Any]:
+        folder = self.server.repositories[repo]
+        names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+        siblings = [{"rfilename": name} for name in names]
+        return {"_id": "1", "id": repo, "sha": COMMIT, "siblings": siblings, "tags": []}
+
+    def send(self, data: bytes, headers: dict[str, str], body: bool) -> None:
+        self.send_response(200)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+    def refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("X-Error-Message", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    server = Hub()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", vit())
+    (folder / "pytorch_model.bin").write_bytes(b"not needed")
+    (folder / "tf_model.h5").write_bytes(b"not needed")
+    (folder / "config.json").write_text('{"image_size": 64}')
+    (folder / "preprocessor_config.json").write_text('{"size": 64}')
+    (folder / "README.md").write_text("a model")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").write_bytes(b"not needed")
+    return folder
+
+
+def command(
+    hub: Hub, here: Path, *words: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    here.mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", "resize_pos", *words],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("HF_")},
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_HOME": str(here.parent / "cache"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+            **environment,
+        },
+    )
+
+
+def test_just_the_files_needed_are_fetched_and_converted(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["org/vit"] = repository(tmp_path / "remote")
+    done = command(hub, tmp_path / "here", "hf://org/vit", "--to", "96", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["source"], report["output"]) == ("hf://org/vit", "vit-96")
+    output = tmp_path / "here" / "vit-96"
+    assert json.loads((output / "config.json").read_text()) == {"image_size": 96}
+    assert json.loads((output / "preprocessor_config.json").read_text()) == {"size": 96}
+    assert {path.name for path in output.iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "preprocessor_config.json",
+        "README.md",
+    }
+    assert not any(path.is_symlink() for path in output.iterdir())
+    fetched = {word.rpartition("/")[2] for word in hub.asked if word.startswith("GET org/vit")}
+    assert fetched == {path.name for path in output.iterdir()}
+
+    hub.asked.clear()
+    again = command(hub, tmp_path / "here", "inspect", "hf://org/vit")
+    assert again.returncode == 0, again.stderr
+    assert "pos_embed" in again.stdout
+    assert not any(word.startswith("GET org/vit") for word in hub.asked)  # it is in the cache
+
+    hub.asked.clear()
+    words = ("hf://org/vit", "--to", "128")
+    offline = command(hub, tmp_path / "here", *words, HF_HUB_OFFLINE="1")
+    assert offline.returncode == 0, offline.stderr
+    assert (tmp_path / "here" / "vit-128" / "config.json").read_text() == '{"image_size": 128}'
+    assert hub.asked == []
+
+
+def test_shards_are_fetched_with_their_index(hub: Hub, tmp_path: Path) -> None:
+    folder = shards(tmp_path / "remote")
+    (folder / "config.json").write_text('{"image_size": 64}')
+    hub.repositories["org/vit"] = folder
+    done = command(hub, tmp_path / "here", "hf://org/vit@v1", "--to", "96")
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "here" / "vit-96").iterdir()}
+    assert names == {FIRST, SECOND, INDEX, "config.json"}
+
+
+# repository asked for, what the server says, environment, words of the answer
+REFUSED: list[tuple[str, tuple[int, str] | None, dict[str, str], list[str]]] = [
+    ("hf://org/none", None, {}, ["hf://org/none: there is no such repository", "HF_TOKEN"]),
+    (
+        "hf://org/private",
+        (401, "RepoNotFound"),
+        {},
+        ["no such repository, or it is private", "login"],
+    ),
+    ("hf://org/gated", (403, "GatedRepo"), {}, ["restricted (403)", "Ask for access"]),
+    ("hf://org/closed", (403, ""), {}, ["does not let you read it (403)", "HF_TOKEN"]),
+    ("hf://org/broken", (500, ""), {}, ["the download failed"]),
+    ("hf://org/vit@nowhere", None, {}, ["no such revision (404)", "after the @"]),
+    ("hf://org/vit", None, {"HF_HUB_OFFLINE": "1"}, ["offline mode is on", "HF_HUB_OFFLINE"]),
+    (
+        "hf://org/vit",
+        None,
+        {"HF_ENDPOINT": "http://127.0.0.1:9"},
+        ["cannot be reached", "HF_ENDPOINT"],
+    ),
+    ("hf://org/vit/below/file", None, {}, ["is not a model on the hub", "hf://ORG/NAME"]),
+    ("hf://org/empty", None, {}, ["holds no weights", "README.md"]),
+]
+
+
+@pytest.mark.parametrize(("given", "answer", "environment", "words"), REFUSED)
+def test_a_refusal_is_explained(
+    given: str,
+    answer: tuple[int, str] | None,
+    environment: dict[str, str],
+    words: list[str],
+    hub: Hub,
+    tmp_path: Path,
+) -> None:
+    hub.repositories["org/vit"] = repository(tmp_path / "remote")
+    hub.repositories["org/empty"] = tmp_path / "empty"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "README.md").write_text("soon")
+    if answer is not None:
+        hub.refused[given.removeprefix("hf://")] = answer
+    done = command(hub, tmp_path / "here", given, "--to", "96", **environment)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+PARSED = {
+    "hf://org/name": HubModel("org/name"),
+    "hf://gpt2": HubModel("gpt2"),
+    "hf://org/name.v1@refs/pr/3": HubModel("org/name.v1", "refs/pr/3"),
+    "folder/model.safetensors": None,
+    "./hf/name": None,
+}
+
+
+@pytest.mark.parametrize(("text", "model"), PARSED.items())
+def test_a_hub_name_survives_being_a_path(text: str, model: HubModel | None) -> None:
+    assert parse_hub(Path(text)) == model
+    if model is not None:
+        assert str(model) == text
+
+
+CHOICES: list[tuple[list[str], str | None]] = [
+    (["pytorch_model.bin", "model.safetensors"], "model.safetensors"),
+    (["pytorch_model.bin", "model.safetensors.index.json"], "model.safetensors.index.json"),
+    (["open_clip_pytorch_model.bin", "pytorch_model.bin"], "pytorch_model.bin"),
+    (["b.safetensors", "a.safetensors", "x.bin"], "a.safetensors"),
+    (["ViT-B_16.npz", "README.md"], "ViT-B_16.npz"),
+    (["below/model.safetensors", "tf_model.h5"], None),
+]
+
+
+@pytest.mark.parametrize(("files", "weights"), CHOICES)
+def test_one_set_of_weights_is_chosen(files: list[str], weights: str | None) -> None:
+    assert choose_weights(files) == weights
+
+
+def test_only_small_files_at_the_top_go_along() -> None:
+    files = ["config.json", "a/config.json", "x.index.json", "merges.txt", "model.onnx", "LICENSE"]
+    assert choose_others(files) == ["LICENSE", "config.json", "merges.txt"]
+
+
+@pytest.mark.parametrize("home", ["../x", "/etc/passwd", "elsewhere.safetensors"])
+def test_an_index_of_the_hub_cannot_ask_for_anything(home: str, tmp_path: Path) -> None:
+    index = tmp_path / INDEX
+    index.write_text(json.dumps({"weight_map": {"a": home}}))
+    with pytest.raises(ContainerError, match=r"leads out|not in the repository"):
+        shard_names(index, ["model.safetensors"])

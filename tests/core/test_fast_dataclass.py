@@ -1,0 +1,111 @@
+"""Classes of our own making do what those of `dataclasses` do."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from resize_pos.core.fast_dataclass import dataclass as quick
+
+
+def classes(make: Callable[..., Any], **options: bool) -> Any:
+    @make(slots=True, **options)
+    class Point:
+        """A place."""
+
+        x: int
+        y: int = 7
+        tags: list[str] = dataclasses.field(default_factory=list)
+        secret: str = dataclasses.field(default="s", repr=False)
+        count: int = dataclasses.field(default=0, init=False)
+
+        @property
+        def total(self) -> int:
+            return self.x + self.y
+
+    Point.__qualname__ = "Point"
+    return Point
+
+
+MAKERS = {"quick": quick, "standard": dataclasses.dataclass}
+
+
+def outcome(action: Callable[[Any], object], cls: Any) -> object:
+    try:
+        return action(cls)
+    except Exception as error:
+        return type(error), str(error).replace("test_frozen.", "")
+
+
+ACTIONS: dict[str, Callable[[Any], object]] = {
+    "positional": lambda c: repr(c(1, 2, ["a"])),
+    "keywords": lambda c: repr(c(y=3, x=1)),
+    "defaults": lambda c: (c(1).y, c(1).tags, c(1).secret, c(1).total),
+    "own default each": lambda c: c(1).tags is c(1).tags,
+    "missing": lambda c: c(),
+    "unknown": lambda c: c(1, z=2),
+    "too many": lambda c: c(1, 2, [], "", 5),
+    "equal": lambda c: (c(1) == c(1), c(1) == c(2), c(1) != c(2), c(1) == (1, 7, [], "s")),
+    "hash of a list": lambda c: type(hash(c(1))),
+    "order": lambda c: (c(1) < c(2), c(2) <= c(2), c(1) > c(2), c(2) >= c(1), sorted([c(2), c(1)])),
+    "order against another": lambda c: c(1) < 3,
+    "hash": lambda c: len({hash(one) for one in (c(1, 2, ()), c(1, 2, ()))}),
+    "assign": lambda c: setattr(c(1), "x", 2),
+    "delete": lambda c: delattr(c(1), "x"),
+    "slots": lambda c: hasattr(c(1), "__dict__"),
+    "replace": lambda c: repr(dataclasses.replace(c(1), y=9)),
+    "fields": lambda c: [(f.name, f.repr, f.init) for f in dataclasses.fields(c)],
+    "asdict": lambda c: dataclasses.asdict(c(1, tags=["a"])),
+    "is one": dataclasses.is_dataclass,
+    "copied": lambda c: copy.copy(c(1, 2)) == c(1, 2),
+    "copied deeply": lambda c: copy.deepcopy(c(1, 2)) == c(1, 2),
+    "match": lambda c: c.__match_args__,
+    "signature": lambda c: list(inspect.signature(c).parameters),
+    "doc": lambda c: c.__doc__,
+}
+
+
+KINDS: dict[str, dict[str, bool]] = {
+    "frozen": {"frozen": True},
+    "frozen, unique": {"frozen": True, "eq": False},
+    "frozen, ordered": {"frozen": True, "order": True},
+    "plain": {},
+    "unique": {"eq": False},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_they_behave_like_the_standard_ones(action: str, kind: str) -> None:
+    quickly, standard = (
+        outcome(ACTIONS[action], classes(make, **KINDS[kind])) for make in MAKERS.values()
+    )
+    assert repr(quickly) == repr(standard)
+
+
+@quick(frozen=True, slots=True)
+class Sent:
+    """Found by pickle under its name."""
+
+    name: str
+    numbers: tuple[int, ...] = ()
+
+
+def test_they_travel_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(Sent("a", (1, 2)))) == Sent("a", (1, 2))
+
+
+def test_no_attribute_can_be_added() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Sent("a").other = 1  # type: ignore[attr-defined]
+
+
+def test_other_kinds_of_classes_are_left_to_the_standard_library() -> None:
+    with pytest.raises(TypeError):
+        quick(slots=False)

@@ -1,0 +1,134 @@
+"""A table judged by its values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchmarks.damage import DAMAGE, honest
+from resize_pos.api import inspect_checkpoint
+from resize_pos.core.geometry import Grid
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import custom_family
+from resize_pos.families.tables import PositionTable
+from resize_pos.quality.measures import lone
+from resize_pos.quality.table_health import Health, Kind, examine
+from tests.quality.test_damage import CASES, source_table
+from tests.support.builders import flat, smooth, vit, write_safetensors
+
+Table = NDArray[np.float32]
+
+
+def health(table: Table, grid: tuple[int, int], prefix: int = 1) -> Health:
+    family = custom_family("pos", "(p h w s) d")
+    info = TensorInfo("pos", table.shape, "F32")
+    return examine(PositionTable(info, family, "", family.axes[0], Grid(*grid), prefix), table)
+
+
+def sincos(height: int, width: int, channels: int) -> Table:
+    rates = 1 / 10000 ** (np.arange(channels // 4) / (channels // 4))
+    rows, columns = np.mgrid[:height, :width].reshape(2, -1, 1) * rates
+    parts = [np.sin(columns), np.cos(columns), np.sin(rows), np.cos(rows)]
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def normal(*shape: int) -> Table:
+    return np.random.default_rng(0).normal(0, 0.02, shape).astype(np.float32)
+
+
+KINDS: dict[Kind, Callable[[], Table]] = {
+    Kind.ZERO: lambda: np.zeros((9 * 14, 32), np.float32),
+    Kind.CONSTANT: lambda: np.repeat(normal(1, 32), 9 * 14, axis=0),
+    Kind.UNTRAINED: lambda: normal(9 * 14, 32),
+    Kind.SHUFFLED: lambda: np.random.default_rng(1).permutation(
+        smooth(9, 14, 32).reshape(-1, 32), axis=0
+    ),
+    Kind.SINCOS: lambda: sincos(9, 14, 32),
+    Kind.LEARNED: lambda: smooth(9, 14, 32).reshape(-1, 32),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_told_from_the_others(kind: Kind) -> None:
+    assert health(KINDS[kind](), (9, 14), prefix=0).kind is kind
+
+
+@pytest.mark.parametrize("name", ["digits", "digits, wide", "clothes"])
+def test_trained_tables_are_learned_and_bear_no_sign(name: str) -> None:
+    table, grid = source_table(name), CASES[name][0]
+    found = health(table, grid)
+    assert found.kind is Kind.LEARNED
+    assert found.signs == ()
+    assert found.numbers["participation"] < 0.3
+    assert found.numbers["lag1_z"] > 15
+
+
+# What shows without the source. A transpose, a mirror, a crop or a scale cannot: such a table is a
+# good table of another image.
+ALONE = {
+    "one_d": {"1-D", "swapped"},
+    "one_d_linear": {"1-D", "swapped"},
+    "truncated": {"1-D", "swapped", "truncated"},
+    "padded": {"1-D", "swapped", "truncated"},
+    "prefix_last": {"shifted"},
+    "prefix_as_cell": {"shifted"},
+    "off_by_one": {"shifted"},
+}
+
+
+@pytest.mark.parametrize("damage", ALONE)
+@pytest.mark.parametrize("name", ["digits", "digits, wide", "clothes"])
+def test_a_botched_resize_shows_on_a_lone_table(name: str, damage: str) -> None:
+    table, (source, targets) = source_table(name), CASES[name]
+    if name == "clothes" and ALONE[damage] == {"shifted"}:
+        return  # a rough table hardly shows where its rows end
+    for target in targets:
+        found = health(DAMAGE[damage](table, 1, source, target), target)
+        assert {sign.name for sign in found.signs} & ALONE[damage], (target, found.signs)
+
+
+@pytest.mark.parametrize("like", ["timm", "hf", "dinov2", "torchvision", "jax", "siglip2"])
+@pytest.mark.parametrize("name", CASES)
+def test_an_honest_resize_bears_no_sign(name: str, like: str) -> None:
+    table, (source, targets) = source_table(name), CASES[name]
+    for target in targets:
+        assert health(honest(table, 1, source, target, like), target).signs == ()
+
+
+def test_tiny_tables_are_looked_at_without_complaint() -> None:
+    for height, width in ((1, 1), (1, 3), (2, 2), (3, 5)):
+        assert health(flat(height, width, 4)[0], (height, width)).signs == ()
+
+
+def test_inspect_reads_values_only_when_asked(vit_file: Path) -> None:
+    assert inspect_checkpoint(vit_file).health == {}
+    found = inspect_checkpoint(vit_file, health=True).health
+    assert found["pos_embed"].kind is Kind.LEARNED
+
+
+def test_a_fixed_table_names_its_formula(tmp_path: Path) -> None:
+    tensors = vit(6, 9, channels=32)
+    rows = np.concatenate([np.zeros((1, 32), np.float32), sincos(6, 9, 32)])
+    path = write_safetensors(tmp_path / "mae.safetensors", {**tensors, "pos_embed": rows[None]})
+    found = inspect_checkpoint(path, health=True, from_grid="6x9").health["pos_embed"]
+    assert found.kind is Kind.SINCOS
+    assert "by the mae formula" in found.detail
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 62])
+def test_a_large_table_is_looked_at_in_parts_and_found_the_same(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = smooth(7, 9, 12).reshape(63, 12)
+    table[20:24] = table[20]  # repeats across the border between two parts
+    table[41] = 0
+    whole = health(table, (7, 9), prefix=0)
+    assert whole.numbers["repeated_rows"] == 3 / 62
+    monkeypatch.setattr(lone, "_BLOCK", rows * 12)
+    parts = health(table, (7, 9), prefix=0)
+    assert parts.kind is whole.kind
+    assert parts.numbers == pytest.approx(whole.numbers, rel=1e-12)

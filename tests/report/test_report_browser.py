@@ -1,0 +1,74 @@
+"""The pages in a real browser: no complaint on the console, every picture there, every width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resize_pos.cli.app import main
+from tests.support import chromium
+from tests.support.report_cases import GRIDS, write_case
+
+pytestmark = pytest.mark.skipif(chromium.FOUND is None, reason="there is no chromium on the PATH")
+
+CASES = ("plain", "sam", "hostile")
+WIDTHS = (1100, 390)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write a report of each case."""
+    folder = tmp_path_factory.mktemp("pages")
+    for case in CASES:
+        source = write_case(case, folder)
+        target = folder / f"{case}-out.safetensors"
+        page = folder / f"{case}.html"
+        with pytest.raises(SystemExit) as caught:
+            main([str(source), *GRIDS[case], "-o", str(target), "-q", "--report", str(page)])
+        assert caught.value.code == 0
+    return {case: folder / f"{case}.html" for case in CASES}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """One browser for all pages."""
+    with chromium.Browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_page_is_drawn_without_complaint(
+    case: str, width: int, pages: dict[str, Path], browser: chromium.Browser
+) -> None:
+    browser.errors.clear()
+    browser.show(pages[case], width=width)
+    images = browser.evaluate(
+        "[...document.images].map(i => [i.complete, i.naturalWidth, i.clientWidth, i.clientHeight])"
+    )
+    assert len(images) == 10
+    assert all(done and natural > 0 and min(shown) > 20 for done, natural, *shown in images)
+    charts = browser.evaluate(
+        "[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)"
+    )
+    assert charts and min(charts) > 100
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.scripts.length") == 0
+    assert browser.errors == []
+
+
+def test_both_themes_are_legible(pages: dict[str, Path], browser: chromium.Browser) -> None:
+    colours = {}
+    for dark in (False, True):
+        browser.show(pages["plain"], dark=dark)
+        colours[dark] = browser.evaluate(
+            "(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))"
+        )
+    brightness = {
+        dark: [sum(map(int, colour[4:-1].split(","))) / 3 for colour in pair]
+        for dark, pair in colours.items()
+    }
+    assert brightness[False][0] - brightness[False][1] > 150
+    assert brightness[True][1] - brightness[True][0] > 150
