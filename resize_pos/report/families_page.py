@@ -32,8 +32,8 @@ _SECTIONS: tuple[tuple[Role, str, str], ...] = (
 _INTRODUCTION = """\
 # Families
 
-Every layout that is known, from `resize_pos/families.toml`; `resize-pos families --markdown` prints
-this page. *Rows* are what may stand before and after the grid, likeliest first. *Own convention* is
+Every layout that is known, from `resize_pos/families/families.toml`. The command
+`resize-pos families --markdown` prints this page. *Rows* are what may stand before and after the grid, likeliest first. *Own convention* is
 how the family's own library resizes the table; `--like` takes any of them.
 """
 
