@@ -33,8 +33,9 @@ _INTRODUCTION = """\
 # Families
 
 Every layout that is known, from `resize_pos/families/families.toml`. The command
-`resize-pos families --markdown` prints this page. *Rows* are what may stand before and after the grid, likeliest first. *Own convention* is
-how the family's own library resizes the table; `--like` takes any of them.
+`resize-pos families --markdown` prints this page. *Rows* are what may stand before and after the
+grid, likeliest first. *Own convention* is how the family's own library resizes the table; `--like`
+takes any of them.
 """
 
 
