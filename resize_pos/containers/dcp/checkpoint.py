@@ -1,35 +1,31 @@
 """torch distributed checkpoints: a `.metadata` file and the `.distcp` files that it describes.
 
-Tables are read by torch's own reader, over metadata that was read safely (`metadata.py`). What
+Neither torch nor an unpickler takes part: the metadata and the entries are read as opcodes. What
 does not change is not read at all: entries are byte ranges, so files are spliced, or linked whole.
 A table that lay in parts on several ranks becomes one part; torch shards it again when it loads.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import pickle
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.base import Copied
-from resize_pos.containers.dcp.metadata import METADATA, Piece, pieces, read_metadata
+from resize_pos.containers.dcp.metadata import METADATA, Metadata, Piece, require_fitting
 from resize_pos.containers.io.link_or_copy import carry_over, require_inside
 from resize_pos.containers.io.splice import CopyRange, NewBytes, Segment, write_spliced
+from resize_pos.containers.torch.dtypes import DTYPE_NAMES
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
-_NAMES = {dtype.numpy: dtype.name for dtype in DTYPES.values() if dtype.numpy}
 _STATE = re.compile(r"(?:^|\.)state\.(?P<parameter>.+)\.[A-Za-z_]+")
 
 
@@ -44,8 +40,8 @@ class DistributedCheckpoint:
 
     path: Path
     tensors: Mapping[str, TensorInfo]
-    _metadata: Any = field(repr=False)  # torch's Metadata
-    _pieces: tuple[Piece, ...] = field(repr=False)
+    _metadata: Metadata = field(repr=False)
+    _pieces: tuple[Piece, ...] = field(repr=False)  # in the order of the files
     _others: tuple[str, ...] = field(repr=False)
     copy: bool = False
 
@@ -53,17 +49,17 @@ class DistributedCheckpoint:
     def open(cls, path: Path) -> DistributedCheckpoint:
         """Read and check the metadata; no tensor is read."""
         try:
-            metadata = read_metadata(path)
-            found = pieces(path, metadata)
+            metadata = Metadata.read(path)
+            pieces = require_fitting(path, metadata.pieces)
             tensors = dict(_describe(metadata))
         except ContainerError as fact:
             raise ContainerError(f"{path.name}: {fact.message}", fact.hint) from None
-        known = {piece.file for piece in found} | {METADATA}
+        known = {piece.file for piece in pieces} | {METADATA}
         names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if not p.is_dir())
         others = tuple(name for name in names if name not in known)
         for name in others:
             require_inside(path, name)
-        return cls(path, tensors, metadata, found, others)
+        return cls(path, tensors, metadata, pieces, others)
 
     @property
     def format(self) -> str:
@@ -81,40 +77,72 @@ class DistributedCheckpoint:
 
     def require_no_state(self, names: Collection[str]) -> None:
         """Refuse to change tensors whose optimizer state would stay behind at the old shape."""
-        for name in names:
-            shape = self.tensors[name].shape
-            for other, info in self.tensors.items():
-                match = _STATE.search(other)
-                if match is None or info.shape != shape:
-                    continue
+        states: dict[tuple[tuple[int, ...], str], str] = {}
+        for other, info in self.tensors.items():
+            match = _STATE.search(other)
+            if match is not None:
                 parameter = match["parameter"]
-                if parameter.isdecimal() or name == parameter or name.endswith(f".{parameter}"):
+                states.setdefault((info.shape, "" if parameter.isdecimal() else parameter), other)
+        for name in names:
+            words = name.split(".")
+            ends = [".".join(words[start:]) for start in range(max(0, len(words) - 32), len(words))]
+            for parameter in ("", name, *ends):
+                other_name = states.get((self.tensors[name].shape, parameter))
+                if other_name is not None:
                     raise ContainerError(
-                        f"{other} looks like the optimizer's state of {name}, which would no "
+                        f"{other_name} looks like the optimizer's state of {name}, which would no "
                         "longer fit it.",
                         "Save the model without its optimizer, and start the optimizer afresh.",
                     )
 
     def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor with torch's own reader, put together from its parts."""
-        import torch
-        from torch.distributed.checkpoint.api import CheckpointException
-        from torch.distributed.checkpoint.state_dict_loader import load
+        """Read one tensor, put together from its parts."""
+        import numpy as np
+
+        from resize_pos.containers.dcp.entries import read_entry
 
         info = self._info(name)
-        target = torch.empty(
-            info.shape, dtype=self._metadata.state_dict_metadata[name].properties.dtype
-        )
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that no process group is there: none is needed
-                load({name: target}, storage_reader=_reader(self.path, self._metadata))
-        except (Exception, CheckpointException) as error:  # whatever a damaged entry makes it raise
-            words = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-            raise ContainerError(f"{self.path.name}: {name} cannot be read: {words[0]}") from error
-        raw = target.reshape(-1).view(torch.uint8).numpy()
-        array: NDArray[Any] = raw.view(numpy_dtype(info.dtype)).reshape(info.shape)
+        stored = self._metadata.tensors[name]
+        mine = [piece for piece in self._pieces if piece.name == name]
+        available = sum(piece.end - piece.begin for piece in mine)
+        if info.nbytes > available:
+            raise ContainerError(
+                f"{self.path.name}: {name} cannot be read: {info.nbytes} bytes are stated, its "
+                f"entries have {available}."
+            )
+        sizes = {str(chunk.offsets): chunk.sizes for chunk in stored.chunks}
+        array = np.zeros(info.shape, numpy_dtype(info.dtype))
+        filled = np.zeros(info.shape, np.bool_)
+        for piece in mine:
+            try:
+                offsets = piece.offsets if piece.offsets is not None else (0,) * len(info.shape)
+                size = sizes.get(str(offsets))
+                if size is None:
+                    raise ContainerError(f"no part of it begins at {list(offsets)}.")
+                part = read_entry(self._bytes(piece), info.dtype, size)
+                place = tuple(slice(b, b + n) for b, n in zip(offsets, size, strict=True))
+                if filled[place].any():
+                    raise ContainerError("its parts overlap.")
+            except ContainerError as fact:
+                raise ContainerError(
+                    f"{self.path.name}: {name} cannot be read: {fact.message}", fact.hint
+                ) from None
+            array[place] = part
+            filled[place] = True
+        if not filled.all():
+            raise ContainerError(f"{self.path.name}: {name} cannot be read: a part is missing.")
         return array
+
+    def _bytes(self, piece: Piece) -> bytes:
+        try:
+            with (self.path / piece.file).open("rb") as file:
+                file.seek(piece.begin)
+                data = file.read(piece.end - piece.begin)
+        except OSError as error:
+            raise ContainerError(f"{piece.file}: {error.strerror}.") from error
+        if len(data) != piece.end - piece.begin:
+            raise ContainerError(f"{piece.file} ends too early.")
+        return data
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how much is written: an upper bound, as if nothing could be linked."""
@@ -134,11 +162,14 @@ class DistributedCheckpoint:
         new = {name: self._saved(name, array) for name, array in changes.items()}
         stage.mkdir()
         linked = 0
-        moved: dict[Any, Any] = {}
-        for file in dict.fromkeys(piece.file for piece in self._pieces):
-            mine = [piece for piece in self._pieces if piece.file == file]
-            if any(piece.index.fqn in new for piece in mine):
-                segments = list(self._splice(file, mine, new, moved))
+        moved: dict[int, tuple[str, int, int]] = {}
+        done: set[str] = set()  # changed tensors that have been written
+        files: dict[str, list[Piece]] = {}
+        for piece in self._pieces:
+            files.setdefault(piece.file, []).append(piece)
+        for file, mine in files.items():
+            if any(piece.name in new for piece in mine):
+                segments = list(self._splice(file, mine, new, moved, done))
                 write_spliced(self.path / file, stage / file, segments)
             else:
                 linked += carry_over(self.path / file, stage / file, copy=self.copy)
@@ -146,8 +177,7 @@ class DistributedCheckpoint:
             (stage / name).parent.mkdir(parents=True, exist_ok=True)
             linked += carry_over(self.path / name, stage / name, copy=self.copy)
         shapes = {name: array.shape for name, array in changes.items()}
-        with (stage / METADATA).open("wb") as file_:
-            pickle.dump(self._new_metadata(shapes, moved), file_)
+        (stage / METADATA).write_bytes(self._metadata.changed(shapes, moved))
         kept = [info.nbytes for name, info in self.tensors.items() if name not in changes]
         return Copied(len(kept), sum(kept), files=len(self._others), linked=linked)
 
@@ -158,98 +188,57 @@ class DistributedCheckpoint:
 
     def _saved(self, name: str, array: NDArray[Any]) -> bytes:
         """Write a tensor as torch writes an entry: a small archive of its own."""
-        import numpy as np
-        import torch
+        from resize_pos.containers.dcp.entries import write_entry
 
-        stored = self._metadata.state_dict_metadata[name].properties.dtype
-        if array.dtype != numpy_dtype(self._info(name).dtype):
+        info = self._info(name)
+        if array.dtype != numpy_dtype(info.dtype):
             raise TableError(
-                f"{self.path.name}: {name}: stored as {self._info(name).dtype}, "
+                f"{self.path.name}: {name}: stored as {info.dtype}, "
                 f"but its replacement is {array.dtype}."
             )
-        raw = torch.from_numpy(np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy())
-        buffer = io.BytesIO()
-        torch.save(raw.view(stored).reshape(array.shape), buffer)
-        return buffer.getvalue()
+        return write_entry(info.dtype, array)
 
     def _splice(
-        self, file: str, mine: list[Piece], new: Mapping[str, bytes], moved: dict[Any, Any]
+        self,
+        file: str,
+        mine: list[Piece],
+        new: Mapping[str, bytes],
+        moved: dict[int, tuple[str, int, int]],
+        done: set[str],
     ) -> Iterator[Segment]:
         """Copy a file with the first part of a changed tensor replaced and its others left out."""
         position, written = 0, 0
         for piece in mine:
             yield CopyRange(position, piece.begin - position)
             written += piece.begin - position
-            name, position = piece.index.fqn, piece.end
+            name, position = piece.name, piece.end
             if name not in new:
                 yield CopyRange(piece.begin, piece.end - piece.begin)
-                moved[piece.index] = (file, written, piece.end - piece.begin)
+                moved[piece.number] = (file, written, piece.end - piece.begin)
                 written += piece.end - piece.begin
-            elif not any(index.fqn == name for index in moved):
+            elif name not in done:
+                done.add(name)
                 yield NewBytes(new[name])
-                moved[piece.index] = (file, written, len(new[name]))
+                moved[piece.number] = (file, written, len(new[name]))
                 written += len(new[name])
         yield CopyRange(position, (self.path / file).stat().st_size - position)
 
-    def _new_metadata(
-        self, shapes: Mapping[str, tuple[int, ...]], moved: Mapping[Any, tuple[str, int, int]]
-    ) -> Any:
-        from torch import Size
-        from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
 
-        tensors = dict(self._metadata.state_dict_metadata)
-        for name, shape in shapes.items():
-            whole = ChunkStorageMetadata(Size([0] * len(shape)), Size(shape))
-            tensors[name] = replace(tensors[name], size=Size(shape), chunks=[whole])
-        places = {}
-        for index, place in self._metadata.storage_data.items():
-            changed = index.fqn in shapes
-            if index in moved:
-                file, offset, length = moved[index]
-                place = replace(place, relative_path=file, offset=offset, length=length)
-            elif changed:
-                continue  # a part that the first one now includes
-            if changed:
-                zeros = Size([0] * len(shapes[index.fqn]))
-                index = MetadataIndex(index.fqn, zeros, 0)
-            places[index] = place
-        return replace(self._metadata, state_dict_metadata=tensors, storage_data=places)
-
-
-def _reader(path: Path, metadata: Any) -> Any:
-    """Give torch's reader, with metadata that has been read already."""
-    from torch.distributed.checkpoint.filesystem import FileSystemReader
-
-    class Reader(FileSystemReader):
-        def read_metadata(self, *_: Any, **__: Any) -> Any:
-            return metadata
-
-    return Reader(path)
-
-
-def _describe(metadata: Any) -> Iterator[tuple[str, TensorInfo]]:
+def _describe(metadata: Metadata) -> Iterator[tuple[str, TensorInfo]]:
     """List the tensors that have an array type; pickled objects and exotic types stay closed."""
-    packed = {
-        index.fqn
-        for index, place in metadata.storage_data.items()
-        if getattr(place, "transform_descriptors", None)
-    }
     stored: dict[str, int] = {}
-    for index in metadata.storage_data:
-        stored[index.fqn] = stored.get(index.fqn, 0) + 1
-    for name, entry in metadata.state_dict_metadata.items():
-        if not hasattr(entry, "properties") or name in packed:
-            continue
-        dtype = _NAMES.get(_name(entry.properties.dtype))
-        if dtype is None:
+    closed: set[str] = set()
+    for piece in metadata.pieces:
+        stored[piece.name] = stored.get(piece.name, 0) + 1
+        if piece.transformed:
+            closed.add(piece.name)
+    for name, entry in metadata.tensors.items():
+        dtype = DTYPE_NAMES.get(entry.dtype)
+        if dtype is None or DTYPES[dtype].numpy is None or name in closed:
             continue
         cells = sum(math.prod(chunk.sizes) for chunk in entry.chunks)
         if cells != math.prod(entry.size) or stored.get(name, 0) != len(entry.chunks):
             raise ContainerError(
                 f"{METADATA}: the parts of {name} do not make up {list(entry.size)}."
             )
-        yield name, TensorInfo(name, tuple(entry.size), dtype)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+        yield name, TensorInfo(name, entry.size, dtype)

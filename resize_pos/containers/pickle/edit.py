@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from resize_pos.containers.pickle.values import (
     Atom,
     Cell,
-    Entry,
     Global,
     Got,
+    PickledItem,
+    PickledSequence,
+    PickledValue,
     Ref,
-    Sequence,
-    Value,
     sequence_of,
     value_of,
 )
@@ -44,6 +44,16 @@ def encode_int(number: int) -> bytes:
     return b"\x8a" + struct.pack("<B", len(body)) + body
 
 
+def encode_signed(number: int) -> bytes:
+    """Write a number of any sign."""
+    if number >= 0:
+        return encode_int(number)
+    if number >= -(1 << 31):
+        return b"J" + struct.pack("<i", number)
+    body = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + struct.pack("<B", len(body)) + body
+
+
 def encode_str(text: str) -> bytes:
     """Write a string."""
     body = text.encode("utf-8", "surrogatepass")
@@ -55,8 +65,14 @@ def encode_global(module: str, name: str) -> bytes:
     return f"c{module}\n{name}\n".encode()
 
 
-def _encode_put(index: int) -> bytes:
+def encode_put(index: int) -> bytes:
+    """Write the opcode that keeps the last value in the memo."""
     return b"q" + struct.pack("<B", index) if index < 1 << 8 else b"r" + struct.pack("<I", index)
+
+
+def encode_get(index: int) -> bytes:
+    """Write the opcode that fetches a value from the memo."""
+    return b"h" + struct.pack("<B", index) if index < 1 << 8 else b"j" + struct.pack("<I", index)
 
 
 def encode_ints(numbers: tuple[int, ...]) -> bytes:
@@ -85,7 +101,7 @@ class PickleEditor:
         if cells and self._pops:
             self._edit(cells[-1].end, cells[-1].end, _POP + encoded)
             return
-        if not isinstance(ref, Got | Atom | Global | Sequence):
+        if not isinstance(ref, Got | Atom | Global | PickledSequence):
             raise ContainerError(f"the pickle's value at byte {ref.start} cannot be replaced.")
         self._edit(ref.start, ref.end, encoded)
         self._bury(ref.start, ref.end, cells)
@@ -103,7 +119,7 @@ class PickleEditor:
         for item, number in zip(items, numbers, strict=True):
             self._edit(item.start, item.end, encode_int(number))
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: PickledItem) -> None:
         """Take a key and its value out of a mapping; before anything is replaced."""
         self._pops = False
         end = entry.end if entry.lone is None else entry.lone
@@ -155,7 +171,7 @@ class PickleEditor:
                 encoded = encode_global(value.module, value.name)
             else:
                 encoded = self._pickle[value.start : value.end]
-            self._edit(reader.start, reader.end, encoded + _encode_put(cell.index))
+            self._edit(reader.start, reader.end, encoded + encode_put(cell.index))
 
     def _is_dead(self, got: Got) -> bool:
         return any(start <= got.start < end for start, end in self._dead)
@@ -164,7 +180,7 @@ class PickleEditor:
         """Take out what is to be removed, number the memo explicitly, and leave the frames away."""
         for start, end in self._removed:
             yield start, end, b""
-        rest = [(c.start, c.end, _encode_put(c.index)) for c in self._walked.cells]
+        rest = [(c.start, c.end, encode_put(c.index)) for c in self._walked.cells]
         rest = [edit for edit in rest if self._pickle[edit[0] : edit[1]] == _MEMOIZE]
         rest += [(frame, frame + _FRAME_SIZE, b"") for frame, _ in self._walked.frames]
         yield from (edit for edit in rest if not self._is_removed(edit[0]))
@@ -189,8 +205,8 @@ def _is_plain(ref: Ref) -> bool:
     return isinstance(ref, Atom) and not ref.cells
 
 
-def _is_self_contained(value: Value) -> bool:
+def _is_self_contained(value: PickledValue) -> bool:
     """Whether the opcodes of a value read nothing from the memo and put nothing into it."""
-    if isinstance(value, Sequence) and value.kind == "tuple":
+    if isinstance(value, PickledSequence) and value.kind == "tuple":
         return all(_is_plain(item) for item in value.items)
     return isinstance(value, Atom | Global)

@@ -15,14 +15,14 @@ class Cell:
     """One entry of the memo: what was put, where, and where it is fetched again."""
 
     index: int
-    value: Value
+    value: PickledValue
     start: int  # of the PUT or MEMOIZE opcode
     end: int
     gets: list[Got] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
-class Value:
+class PickledValue:
     """Something that the opcodes in `[start, end)` push."""
 
     start: int
@@ -39,18 +39,18 @@ class Got:
     cell: Cell
 
 
-Ref = Value | Got
+Ref = PickledValue | Got
 
 
 @dataclass(slots=True, eq=False)
-class Atom(Value):
+class Atom(PickledValue):
     """A number, a string, None, True or False; the content of bytes is not kept."""
 
     value: int | float | str | bytes | bool | None
 
 
 @dataclass(slots=True, eq=False)
-class Global(Value):
+class Global(PickledValue):
     """The name of a class or function. It is never looked up."""
 
     module: str
@@ -61,7 +61,7 @@ class Global(Value):
 
 
 @dataclass(slots=True, eq=False)
-class Sequence(Value):
+class PickledSequence(PickledValue):
     """A tuple, list or set."""
 
     kind: str
@@ -69,7 +69,7 @@ class Sequence(Value):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class PickledItem:
     """One `key: value` of a mapping; `[start, end)` are the opcodes that push both."""
 
     key: Ref
@@ -80,31 +80,31 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Dict(Value):
+class PickledDict(PickledValue):
     """A plain dict."""
 
-    entries: list[Entry]
+    entries: list[PickledItem]
 
 
 @dataclass(slots=True, eq=False)
-class Persistent(Value):
+class Persistent(PickledValue):
     """Something kept outside of the pickle: in torch's files, a storage."""
 
     id: Ref
 
 
 @dataclass(slots=True, eq=False)
-class Made(Value):
+class Made(PickledValue):
     """An object that a call would make, with what is put into it afterwards."""
 
     call: Ref
     arguments: Ref
     state: list[Ref] = field(default_factory=list)
     items: list[Ref] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[PickledItem] = field(default_factory=list)
 
 
-def value_of(ref: Ref) -> Value:
+def value_of(ref: Ref) -> PickledValue:
     """Give the value itself, fetched or not."""
     return ref.cell.value if isinstance(ref, Got) else ref
 
@@ -118,7 +118,7 @@ def atom_of(ref: Ref) -> object:
 def sequence_of(ref: Ref, kind: str = "tuple") -> list[Ref] | None:
     """Give the items of a tuple (or list, or set); None for anything else."""
     value = value_of(ref)
-    return value.items if isinstance(value, Sequence) and value.kind == kind else None
+    return value.items if isinstance(value, PickledSequence) and value.kind == kind else None
 
 
 def global_of(ref: Ref) -> tuple[str, str] | None:
@@ -127,9 +127,9 @@ def global_of(ref: Ref) -> tuple[str, str] | None:
     return (value.module, value.name) if isinstance(value, Global) else None
 
 
-def entries_of(ref: Ref) -> list[Entry] | None:
+def entries_of(ref: Ref) -> list[PickledItem] | None:
     """Give the entries of a dict or of a dict-like object; None where there can be none."""
     value = value_of(ref)
-    if isinstance(value, Dict):
+    if isinstance(value, PickledDict):
         return value.entries
     return value.entries if isinstance(value, Made) and value.entries else None

@@ -16,14 +16,14 @@ from resize_pos.containers.pickle.opcodes import Operation, operations
 from resize_pos.containers.pickle.values import (
     Atom,
     Cell,
-    Dict,
-    Entry,
     Global,
     Got,
     Made,
     Persistent,
+    PickledDict,
+    PickledItem,
+    PickledSequence,
     Ref,
-    Sequence,
     value_of,
 )
 from resize_pos.core.errors import ContainerError
@@ -136,7 +136,7 @@ class _Machine:
             "LONG_BINGET": self._get,
             "GLOBAL": self._global,
             "STACK_GLOBAL": self._stack_global,
-            "EMPTY_DICT": lambda _, start, end: self._stack.append(Dict(start, end, [])),
+            "EMPTY_DICT": lambda _, start, end: self._stack.append(PickledDict(start, end, [])),
             "DICT": self._dict,
             "SETITEM": self._setitem,
             "SETITEMS": self._setitems,
@@ -212,7 +212,7 @@ class _Machine:
         self._stack.append(Atom(start, end, value))
 
     def _empty(self, kind: str, _: None, start: int, end: int) -> None:
-        self._stack.append(Sequence(start, end, kind, []))
+        self._stack.append(PickledSequence(start, end, kind, []))
 
     def _put(self, index: int, start: int, end: int) -> None:
         value = value_of(self._top())
@@ -249,34 +249,34 @@ class _Machine:
 
     def _marked(self, kind: str, _: None, __: int, end: int) -> None:
         start, items = self._pop_mark()
-        self._stack.append(Sequence(start, end, kind, items))
+        self._stack.append(PickledSequence(start, end, kind, items))
 
     def _counted(self, length: int, _: None, __: int, end: int) -> None:
         items = [self._pop() for _i in range(length)]
         items.reverse()
-        self._stack.append(Sequence(items[0].start, end, "tuple", items))
+        self._stack.append(PickledSequence(items[0].start, end, "tuple", items))
 
-    def _entries(self, items: list[Ref], end: int) -> list[Entry]:
+    def _entries(self, items: list[Ref], end: int) -> list[PickledItem]:
         if len(items) % 2:
             self._refuse("has a key without a value")
         starts = [item.start for item in items[0::2]]
         ends = [*starts, end][1:]  # none where nothing is set
         pairs = zip(items[0::2], items[1::2], starts, ends, strict=True)
-        return [Entry(key, value, begin, stop, None) for key, value, begin, stop in pairs]
+        return [PickledItem(key, value, begin, stop, None) for key, value, begin, stop in pairs]
 
     def _dict(self, _: None, start: int, end: int) -> None:
         begin, items = self._pop_mark()
-        self._stack.append(Dict(begin, end, self._entries(items, start)))
+        self._stack.append(PickledDict(begin, end, self._entries(items, start)))
 
-    def _mapping(self) -> list[Entry]:
+    def _mapping(self) -> list[PickledItem]:
         target = value_of(self._top())
-        if not isinstance(target, Dict | Made):
+        if not isinstance(target, PickledDict | Made):
             self._refuse("sets an item of something that is no dict")
         return target.entries
 
     def _setitem(self, _: None, start: int, end: int) -> None:
         value, key = self._pop(), self._pop()
-        self._mapping().append(Entry(key, value, key.start, start, end))
+        self._mapping().append(PickledItem(key, value, key.start, start, end))
 
     def _setitems(self, _: None, start: int, __: int) -> None:
         items = self._pop_mark()[1]
@@ -284,7 +284,7 @@ class _Machine:
 
     def _list(self) -> list[Ref]:
         target = value_of(self._top())
-        if not isinstance(target, Made | Sequence) or getattr(target, "kind", "") == "tuple":
+        if not isinstance(target, Made | PickledSequence) or getattr(target, "kind", "") == "tuple":
             self._refuse("appends to something that is no list")
         return target.items
 
@@ -308,13 +308,13 @@ class _Machine:
         module, _, name = argument.partition(" ")
         begin, items = self._pop_mark()
         call = Global(start, end, module, name)
-        self._stack.append(Made(begin, end, call, Sequence(begin, end, "tuple", items)))
+        self._stack.append(Made(begin, end, call, PickledSequence(begin, end, "tuple", items)))
 
     def _obj(self, _: None, __: int, end: int) -> None:
         begin, items = self._pop_mark()
         if not items:
             self._refuse("names no class")
-        arguments = Sequence(begin, end, "tuple", items[1:])
+        arguments = PickledSequence(begin, end, "tuple", items[1:])
         self._stack.append(Made(begin, end, items[0], arguments))
 
     def _build(self, *_: object) -> None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from resize_pos.containers.base import OptimizerState
 from resize_pos.containers.pickle.values import (
     Atom,
-    Dict,
-    Entry,
     Global,
     Made,
     Persistent,
+    PickledDict,
+    PickledItem,
+    PickledSequence,
+    PickledValue,
     Ref,
-    Sequence,
-    Value,
     atom_of,
     entries_of,
     global_of,
@@ -49,7 +49,7 @@ class Tree:
     tensors: Mapping[str, TensorRef]
     others: tuple[str, ...]  # names of what is no tensor
     optimizers: tuple[OptimizerState, ...]
-    entries: Mapping[str, Entry]  # of the optimizers' states, by name
+    entries: Mapping[str, PickledItem]  # of the optimizers' states, by name
     wrapper: str | None  # the one mapping that holds the weights; empty: it is the checkpoint
 
 
@@ -76,7 +76,7 @@ class _Finder:
         self._parents: dict[str, str | None] = {}
         self._others: dict[str, None] = {}
         self._optimizers: list[OptimizerState] = []
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, PickledItem] = {}
         self._characters = 0
 
     def find(self) -> Tree:
@@ -118,10 +118,10 @@ class _Finder:
             return
         yield from self._children(value, visit)
 
-    def _children(self, value: Value, visit: _Visit) -> Iterator[_Visit]:
-        if isinstance(value, Sequence):
+    def _children(self, value: PickledValue, visit: _Visit) -> Iterator[_Visit]:
+        if isinstance(value, PickledSequence):
             yield from self._indexed(value.items, visit)
-        elif isinstance(value, Dict):
+        elif isinstance(value, PickledDict):
             self._note_optimizer(value.entries, visit.name)
             yield from self._keyed(value.entries, visit)
         elif isinstance(value, Made):
@@ -153,8 +153,8 @@ class _Finder:
             else:
                 yield self._child(visit, _word(entry.key, 0), entry.value)
 
-    def _keyed(self, entries: list[Entry], visit: _Visit) -> Iterator[_Visit]:
-        last: dict[object, tuple[str, Entry]] = {}
+    def _keyed(self, entries: list[PickledItem], visit: _Visit) -> Iterator[_Visit]:
+        last: dict[object, tuple[str, PickledItem]] = {}
         for index, entry in enumerate(entries):
             key = atom_of(entry.key)
             # A key that is set again replaces what it had; an object is a key of its own.
@@ -195,7 +195,7 @@ class _Finder:
             wanted = f"{name}~{count}"
         return wanted
 
-    def _note_optimizer(self, entries: list[Entry], name: str) -> None:
+    def _note_optimizer(self, entries: list[PickledItem], name: str) -> None:
         by_key = {atom_of(entry.key): entry.value for entry in entries}
         groups = sequence_of(by_key["param_groups"], "list") if "param_groups" in by_key else None
         if groups is None or "state" not in by_key or entries_of(by_key["state"]) is None:
@@ -278,7 +278,7 @@ def _is_opaque(made: Made) -> bool:
     return call is not None and call[0].startswith("torch.") and call[1].startswith("_rebuild_")
 
 
-def _constructor_entries(made: Made) -> list[Entry]:
+def _constructor_entries(made: Made) -> list[PickledItem]:
     """Python 2 wrote an OrderedDict's entries as an argument: a list of pairs."""
     arguments = sequence_of(made.arguments) if _is_mapping(made) else None
     pairs = sequence_of(arguments[0], "list") if arguments else None
@@ -286,5 +286,5 @@ def _constructor_entries(made: Made) -> list[Entry]:
     for pair in pairs or []:
         items = sequence_of(pair, "list") or sequence_of(pair)
         if items is not None and len(items) == 2:
-            entries.append(Entry(items[0], items[1], pair.start, pair.end, None))
+            entries.append(PickledItem(items[0], items[1], pair.start, pair.end, None))
     return entries

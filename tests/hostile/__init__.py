@@ -1,0 +1,1 @@
+"""Files made to harm: nothing in them runs, and they cost little."""
