@@ -12,20 +12,25 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
+from resize_pos.containers.base import peek_into
 from resize_pos.containers.detect import open_container
 from resize_pos.core.request import Request
+from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import make_plan
 from resize_pos.run.compute import measured, transformed
-from resize_pos.run.job import locate
 
 
 def main() -> None:
     path, to, *window = sys.argv[1:]
     request = Request.make(to=to, to_window=window[0] if window else None)
     container = open_container(Path(path))
-    plan = make_plan(locate(container, request), request)
+    plan = make_plan(locate_in(container, request), request)
     started = time.perf_counter()
-    tables = transformed(container, plan.changes, "cpu")
+    data = {
+        name: peek_into(container, name, 0, container.tensors[name].nbytes)
+        for name in (step.table.name for step in plan.changes)
+    }
+    tables = transformed(container, plan.changes, data, "cpu")
     between = time.perf_counter()
     measured(container, plan.steps, tables, (), draw=False)
     ended = time.perf_counter()

@@ -19,14 +19,14 @@ from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampli
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located
-from resize_pos.planning.locate import locate_tables
+from resize_pos.planning.locate import locate_in, locate_tables
 from resize_pos.planning.plan import make_plan
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.table_health import Health
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.groups import likeness
 from resize_pos.report.report import Report
-from resize_pos.run.job import Job, locate, run
+from resize_pos.run.job import Job, run
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,7 @@ def inspect_checkpoint(
     """
     source = resolve_source(Path(path))
     container = open_container(source.path)
-    located = locate(container, Request.make(**options))
+    located = locate_in(container, Request.make(**options))
     found = {}
     if health:
         from resize_pos.quality.table_health import examine
@@ -173,7 +173,7 @@ def verify_checkpoint(
             "--images compares two checkpoints in a model.",
             hint="pass --model timm:NAME and --against SOURCE, too.",
         )
-    held = None if source is None else verify_output(ours, source, request, locate)
+    held = None if source is None else verify_output(ours, source, request)
     if model is None:
         return Verified(ours.path, held)
     from resize_pos.verify.against_source import image_size, of_output
@@ -182,11 +182,11 @@ def verify_checkpoint(
 
     files = () if images is None else image_files(Path(images))
     spec = ModelSpec.parse(model, tuple(model_args))
-    loaded = load_strictly(ours, spec, image_size(ours, of_output(request), locate))
+    loaded = load_strictly(ours, spec, image_size(ours, of_output(request)))
     ran = forward_once(loaded, spec.name)
     if source is None or not files:
         return Verified(ours.path, held, ran)
-    original = load_strictly(source, spec, image_size(source, request, locate))
+    original = load_strictly(source, spec, image_size(source, request))
     return Verified(ours.path, held, ran, probe(original, loaded, files))
 
 
@@ -199,8 +199,8 @@ def compare_checkpoints(
     request = Request.make(to=to, **options)
     containers = [open_container(Path(path)) for path in paths]
     if len(containers) == 1 and (request.to_size is not None or request.to_grid is not None):
-        return compare_conventions(containers[0], request, locate)
-    return compare_files(containers, request, locate)
+        return compare_conventions(containers[0], request)
+    return compare_files(containers, request)
 
 
 def resize_state_dict(

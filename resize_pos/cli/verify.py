@@ -160,18 +160,18 @@ def _show(verified: Verified, form: str, *, verbose: bool) -> None:
 def _say_fit(
     checkpoint: Path, size: str | None, config: Path | None, form: str, options: dict[str, Any]
 ) -> bool:
-    from resize_pos.configs.read import read_config_sizes
+    from resize_pos.configs.read import ConfigFiles
     from resize_pos.containers.detect import open_container
     from resize_pos.core.request import Request
-    from resize_pos.run.job import locate
+    from resize_pos.planning.locate import locate_in
     from resize_pos.verify.size_check import fit, fit_config
 
     request = Request.make(**options, to=size) if size else Request.make(**options)
-    located = locate(open_container(checkpoint), request)
+    located = locate_in(open_container(checkpoint), request)
     if config is None:
         answer = fit(located, request)
     else:
-        answer = fit_config(located, request, read_config_sizes(config), str(config))
+        answer = fit_config(located, request, ConfigFiles(config).sizes(), str(config))
     words = f"{checkpoint.name} {answer.detail}"
     if form == "json":
         document = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resize_pos.configs.read import Document, library_of, parse_texts, read_texts
+from resize_pos.configs.read import ConfigFiles, Document, library_of
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
-from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
@@ -52,15 +51,14 @@ _TEXT: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def advise(
-    steps: Sequence[Step], request: Request, container: Container, *, edited: bool
+    steps: Sequence[Step], request: Request, files: ConfigFiles, *, edited: bool
 ) -> tuple[ConfigAdvice, ...]:
     """List the edits that were not made: configs beside a lone file, or none at all."""
     changes = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
     if edited or not changes:
         return ()
     transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
-    folder = container.path if container.path.is_dir() else container.path.parent
-    documents = parse_texts(read_texts(folder))
+    documents = files.documents()
     edits = _edits(documents, transfer) if documents else ()
     if edits:
         return tuple(

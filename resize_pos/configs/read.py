@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -32,49 +33,68 @@ class ConfigSize:
     step: Size | None = None  # from one patch to the next, where they overlap
 
 
-def read_texts(
-    folder: Path, names: Iterable[str] = CONFIG_FILES, *, strict: bool = False
-) -> Mapping[str, str]:
-    """Read the config files of a folder that are JSON text.
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One config file: its JSON source, and what that says."""
 
-    Anything else says nothing, or with `strict` is refused: what cannot be read cannot be edited.
-    """
-    texts = {}
-    for name in names:
-        try:
-            text = _read_object(folder / name)
-        except (OSError, ValueError, RecursionError) as error:
-            if strict:
+    source: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFiles:
+    """The config files in a folder. Each one is read and parsed at most once."""
+
+    folder: Path | None = None  # None: there are none
+    _cache: dict[str, ConfigFile | Exception | None] = field(default_factory=dict, repr=False)
+
+    def read(
+        self, names: Iterable[str] = CONFIG_FILES, *, strict: bool = False
+    ) -> Mapping[str, ConfigFile]:
+        """Give the files that exist and hold a JSON object.
+
+        Other files are skipped. With `strict` they are refused, because they cannot be edited.
+        """
+        found = {}
+        for name in names:
+            file = self._file(name)
+            if isinstance(file, ConfigFile):
+                found[name] = file
+            elif strict and file is not None:
                 raise ContainerError(
-                    f"{name}: is not a JSON object: {error}.",
-                    hint="repair it, or pass --no-config to convert the weights alone.",
-                ) from error
-            continue
-        if text is not None:
-            texts[name] = text
-    return texts
+                    f"{name}: is not a JSON object: {file}.", hint=f"repair it, or {NO_CONFIG}"
+                ) from file
+        return found
+
+    def documents(self, names: Iterable[str] = CONFIG_FILES) -> Mapping[str, Document]:
+        """Give the parsed files, by name."""
+        return {name: file.document for name, file in self.read(names).items()}
+
+    def sizes(self) -> tuple[ConfigSize, ...]:
+        """List every image size that these files state."""
+        return config_sizes(self.documents(_SIZE_FILES))
+
+    def _file(self, name: str) -> ConfigFile | Exception | None:
+        if self.folder is None:
+            return None
+        if name not in self._cache:
+            try:
+                self._cache[name] = _read_object(self.folder / name)
+            except (OSError, ValueError, RecursionError) as error:
+                self._cache[name] = error
+        return self._cache[name]
 
 
-def _read_object(path: Path) -> str | None:
+def _read_object(path: Path) -> ConfigFile | None:
     if not path.is_file():
         return None
     if path.stat().st_size > _LARGEST:
         raise ValueError(f"it has more than {_LARGEST} bytes")
-    text = path.read_bytes().decode("utf-8")
-    document = parse(text)
+    source = path.read_bytes().decode("utf-8")
+    document = parse(source)
     if not isinstance(document, dict):
         raise ValueError(f"it holds a {type(document).__name__}")
-    return text
-
-
-def parse_texts(texts: Mapping[str, str]) -> Mapping[str, Document]:
-    """Parse texts that `read_texts` has found to be JSON objects."""
-    return {name: parse(text) for name, text in texts.items()}
-
-
-def read_config_sizes(folder: Path) -> tuple[ConfigSize, ...]:
-    """Collect every image size that a config in a folder states."""
-    return config_sizes(parse_texts(read_texts(folder, _SIZE_FILES)))
+    return ConfigFile(source, document)
 
 
 def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError
-from resize_pos.core.request import as_lengths
+from resize_pos.core.request import Request, as_lengths
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role, custom_family
 from resize_pos.families.registry import family_named, registry
@@ -29,6 +30,11 @@ _SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_po
 
 _GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE})
 _MOST_NAMES = 100_000  # some 30 MB
+
+
+def locate_in(container: Container, request: Request) -> Located:
+    """Find the position tables of an opened checkpoint."""
+    return locate_tables(Surroundings.of(container, request))
 
 
 def locate_tables(around: Surroundings) -> Located:
@@ -130,7 +136,7 @@ def _claimed(matches: Sequence[Match], around: Surroundings) -> Match | None:
 
     A config with two parts of different families says nothing about which part a table is of.
     """
-    types = {text.model_type for text in around.texts}
+    types = {model.model_type for model in around.models}
     by_config = [match for match in matches if types & set(match.family.models)]
     if len(by_config) == 1:
         return by_config[0]

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
-from resize_pos.containers.base import Container, peek_into
 from resize_pos.core.geometry import Grid
 from resize_pos.core.request import Request
 from resize_pos.planning.grid_solver import Geometry
-from resize_pos.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from resize_pos.core.tensors import TensorInfo
+    from resize_pos.planning.plan import Plan
 
 KEY = "resize_pos"
 
 
-def record(plan: Plan, source: Container) -> Mapping[str, str]:
-    """Make the metadata entry for a plan; the tables that change are read, for the digest."""
+def record(
+    plan: Plan, tensors: Mapping[str, TensorInfo], data: Mapping[str, bytes]
+) -> Mapping[str, str]:
+    """Make the metadata entry for a plan; `data` are the bytes of the tensors that change."""
     steps = plan.changes
     document = {
         "version": __version__,
@@ -35,7 +39,7 @@ def record(plan: Plan, source: Container) -> Mapping[str, str]:
             }
             for step in steps
         },
-        "source": digest(source, [step.table.name for step in steps]),
+        "source": digest(tensors, data),
         "request": request_record(plan.request),
     }
     return {KEY: json.dumps(document, separators=(",", ":"))}
@@ -68,15 +72,15 @@ def as_plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def digest(source: Container, tables: Iterable[str]) -> str:
-    """Hash tables, names and shapes included, independent of their order."""
+def digest(tensors: Mapping[str, TensorInfo], data: Mapping[str, bytes]) -> str:
+    """Hash the names, dtypes, shapes and bytes of tensors, independent of their order."""
     import hashlib
 
     total = hashlib.sha256()
-    for name in sorted(tables):
-        info = source.tensors[name]
+    for name in sorted(data):
+        info = tensors[name]
         total.update(f"{name}\0{info.dtype}\0{info.shape}\0".encode())
-        total.update(peek_into(source, name, 0, info.nbytes))
+        total.update(data[name])
     return f"sha256:{total.hexdigest()}"
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.containers.base import Container
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
+from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step
 from resize_pos.quality.measures.catalogue import Limit
@@ -36,12 +38,15 @@ class Tables:
     after: Mapping[str, NDArray[Any]]
 
 
-def transformed(container: Container, changes: Sequence[Step], device: str) -> Tables:
-    """Read every table that changes, look at it, and carry its step out."""
+def transformed(
+    container: Container, changes: Sequence[Step], data: Mapping[str, bytes], device: str
+) -> Tables:
+    """Carry out every step on the bytes that were read for it."""
     before: dict[str, NDArray[Any]] = {}
     for step in changes:
         name = step.table.name
-        before[name] = container.read(name)
+        info = container.tensors[name]
+        before[name] = np.frombuffer(data[name], numpy_dtype(info.dtype)).reshape(info.shape)
         require_finite(name, before[name], container.path.name)
         require_plausible(step.table, before[name])
     after = transform_all(changes, before, device)

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resize_pos.configs.advice import advise
-from resize_pos.configs.read import parse_texts, read_config_sizes, read_texts
-from resize_pos.configs.text_read import read_config_texts
+from resize_pos.configs.read import ConfigFile, ConfigFiles
 from resize_pos.configs.values import ConfigEdit, config_files
 from resize_pos.containers.base import (
     Container,
     Copied,
     EarlyWriter,
-    PartialReader,
     Promised,
     TrainingCheckpoint,
+    peek_into,
 )
 from resize_pos.containers.detect import open_container, writes_folder
 from resize_pos.containers.io.atomic_output import (
@@ -42,10 +41,9 @@ from resize_pos.core.background import Beside, Promise
 from resize_pos.core.errors import ContainerError, ResizePosError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
-from resize_pos.families.tables import Located
 from resize_pos.planning.locate import locate_tables, require_one_geometry
 from resize_pos.planning.plan import Plan, default_output, make_plan
-from resize_pos.planning.provenance import record, recorded_geometry
+from resize_pos.planning.provenance import record
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.measures.catalogue import Limit
 from resize_pos.report.report import Report, Status, TableReport
@@ -72,19 +70,13 @@ class Job:
     draw: bool = False  # what a page would show is computed, too
 
 
-def locate(container: Container, request: Request) -> Located:
-    """Find the tables of an opened checkpoint, with every evidence that lies around it."""
-    return locate_tables(
-        Surroundings(
-            container.tensors,
-            request,
-            read_config_sizes(_folder(container)),
-            recorded_geometry(container.metadata),
-            container.read,
-            container.peek if isinstance(container, PartialReader) else None,
-            read_config_texts(_folder(container)),
-        )
-    )
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a run that wrote something has to report."""
+
+    copied: Copied
+    tables: tuple[TableReport, ...] = ()
+    sha256: str | None = None
 
 
 def run(job: Job) -> Report:
@@ -96,50 +88,57 @@ def run(job: Job) -> Report:
         raise ContainerError(f"{source.name}: holds no tensors that could be transferred.")
     container = converted(opened, job.output, drop_extras=job.drop_extras)
     try:
-        located = locate(container, job.request)
+        around = Surroundings.of(container, job.request)
+        located = locate_tables(around)
         require_one_geometry(copies(container), located)
-        texts = _texts(container, located) if job.edit_configs else {}
-        plan = make_plan(located, job.request, parse_texts(texts))
+        # The config files beside a lone weight file may belong to another model.
+        own_configs = job.edit_configs and container.path.is_dir()
+        configs = around.files.read(config_files(located), strict=True) if own_configs else {}
+        documents = {name: file.document for name, file in configs.items()}
+        plan = make_plan(located, job.request, documents)
         require_convertible(container, [step.table.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
+    changes = bool(plan.changes or plan.config_edits)
     folder = writes_folder(container)
     output = _target(job, source, plan, folder)
     if output is not None:
         require_other_place(source.path, output, folder=folder)
-        require_writable(output.parent)
-        require_absent(output, force=job.force, folder=folder)
-    status = Status.UNCHANGED
-    tables = tuple(TableReport(step) for step in plan.steps)
-    copied = Copied(len(container.tensors) - len(plan.changes), 0)
-    sha256 = None
-    if job.dry_run:
-        status = Status.PLANNED if plan.changes or plan.config_edits else Status.UNCHANGED
-    elif output is not None:
-        container = _prepare(container, texts, plan.config_edits, copy=job.copy)
-        if plan.changes or plan.config_edits:
-            tables, copied = _convert(container, plan, output, job)
-            status = Status.RESIZED
-        else:
-            copied = _copy_whole(container, output, job.force)
-        sha256 = _sha256(output) if job.hash_output else None
-    seconds = time.perf_counter() - started
-    return Report(
+    report = Report(
         Path(job.source),
         output,
-        status,
+        Status.UNCHANGED,
         plan,
-        tables,
-        copied,
-        seconds,
-        sha256,
-        config_advice=advise(plan.steps, plan.request, container, edited=bool(texts)),
+        tuple(TableReport(step) for step in plan.steps),
+        Copied(len(container.tensors) - len(plan.changes), 0),
+        seconds=0.0,
+        config_advice=advise(plan.steps, plan.request, around.files, edited=bool(configs)),
         left_out=left_out(container) if plan.changes else (),
         copies=copies(container),
         conversion=container.conversion if isinstance(container, Converted) else None,
     )
+    if job.dry_run:
+        if output is not None:
+            require_writable(output.parent)
+            require_absent(output, force=job.force, folder=folder)
+        report = replace(report, status=Status.PLANNED if changes else Status.UNCHANGED)
+    elif output is not None and changes:
+        container = _prepare(container, configs, plan.config_edits, copy=job.copy)
+        done = _convert(container, plan, output, job, around)
+        report = replace(
+            report,
+            status=Status.RESIZED,
+            tables=done.tables,
+            copied=done.copied,
+            sha256=done.sha256,
+        )
+    elif output is not None:
+        container = _prepare(container, configs, (), copy=job.copy)
+        done = _copy_whole(container, output, job)
+        report = replace(report, copied=done.copied, sha256=done.sha256)
+    return replace(report, seconds=time.perf_counter() - started)
 
 
 def _with_optimizers(plan: Plan, container: Container) -> Plan:
@@ -150,17 +149,6 @@ def _with_optimizers(plan: Plan, container: Container) -> Plan:
 
     states = optimizer_steps(plan.steps, container.tensors, container.optimizers, plan.request)
     return replace(plan, steps=plan.steps + states)
-
-
-def _folder(container: Container) -> Path:
-    return container.path if container.path.is_dir() else container.path.parent
-
-
-def _texts(container: Container, located: Located) -> Mapping[str, str]:
-    """Read the configs that belong to the checkpoint; those beside a lone file are not its own."""
-    if not container.path.is_dir():
-        return {}
-    return read_texts(container.path, config_files(located), strict=True)
 
 
 def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
@@ -174,7 +162,7 @@ def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
 
 def _prepare(
     container: Container,
-    texts: Mapping[str, str],
+    configs: Mapping[str, ConfigFile],
     edits: Sequence[ConfigEdit],
     *,
     copy: bool,
@@ -193,57 +181,69 @@ def _prepare(
         return container
     new = {}
     for file in dict.fromkeys(edit.file for edit in edits):
-        new[file] = apply_edits(texts[file], [edit for edit in edits if edit.file == file])
+        new[file] = apply_edits(configs[file].source, [edit for edit in edits if edit.file == file])
     return folder.edited(new, copy=copy)
 
 
 def _convert(
-    container: Container, plan: Plan, output: Path, job: Job
-) -> tuple[tuple[TableReport, ...], Copied]:
+    container: Container, plan: Plan, output: Path, job: Job, around: Surroundings
+) -> _Written:
+    """Write the target; everything that can fail happens before it is renamed into place."""
     if plan.drops and isinstance(container, TrainingCheckpoint):
         container = container.without(plan.drops)
     shapes = {step.table.name: step.target_shape for step in plan.changes}
-    require_space(output.parent, container.output_bytes(shapes))
-    tables: Promise[Tables] = Promise()
+    with staged(output, force=job.force, folder=writes_folder(container)) as stage:
+        require_space(output.parent, container.output_bytes(shapes))
+        data = {name: _bytes_of(container, name) for name in shapes}
+        note = record(plan, container.tensors, data)
+        tables: Promise[Tables] = Promise()
 
-    def work() -> tuple[TableReport, ...]:
-        from resize_pos.run.compute import (  # numpy: only a real run pays for it
-            measured,
-            transformed,
-        )
+        def work() -> tuple[TableReport, ...]:
+            from resize_pos.run.compute import (  # numpy: only a real run pays for it
+                measured,
+                transformed,
+            )
 
-        arrays = tables.keep(lambda: transformed(container, plan.changes, job.device))
-        return measured(container, plan.steps, arrays, job.limits, draw=job.draw)
+            arrays = tables.keep(lambda: transformed(container, plan.changes, data, job.device))
+            return measured(container, plan.steps, arrays, job.limits, draw=job.draw)
 
-    note = record(plan, container)
-    # The kernel copies bytes while this process computes the tables, and then their measures. Only
-    # that thread may import numpy, until its tables are there.
-    with (
-        staged(output, force=job.force, folder=writes_folder(container)) as stage,
-        Beside(work) as reports,
-    ):
-        if isinstance(container, EarlyWriter):
-            promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
-            copied = container.write_early(stage, promised, note)
-        else:
-            copied = container.write(stage, tables.result().after, note)
-        from resize_pos.verify.output_check import check_output
+        # The kernel copies bytes while another thread computes the tables, then their measures.
+        # Only that thread may import numpy until the tables are there.
+        with Beside(work) as reports:
+            if isinstance(container, EarlyWriter):
+                promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
+                copied = container.write_early(stage, promised, note)
+            else:
+                copied = container.write(stage, tables.result().after, note)
+            from resize_pos.verify.output_check import check_output
 
-        written = parse_texts(read_texts(stage)) if plan.config_edits else None
-        check_output(open_container(stage), container, plan, tables.result().before, written)
-    return reports.result(), copied
+            written = ConfigFiles(stage).documents() if plan.config_edits else None
+            before = tables.result().before
+            check_output(open_container(stage), container, plan, before, around, written)
+            return _Written(copied, reports.result(), _hash_if_asked(stage, job))
 
 
-def _copy_whole(container: Container, output: Path, force: bool) -> Copied:
+def _bytes_of(container: Container, name: str) -> bytes:
+    return peek_into(container, name, 0, container.tensors[name].nbytes)
+
+
+def _copy_whole(container: Container, output: Path, job: Job) -> _Written:
     folder, changes_format = writes_folder(container), isinstance(container, Converted)
     anew = folder or changes_format
-    size = container.output_bytes({}) if anew else container.path.stat().st_size
-    require_space(output.parent, size)
-    with staged(output, force=force, folder=folder) as stage:
+    with staged(output, force=job.force, folder=folder) as stage:
+        size = container.output_bytes({}) if anew else container.path.stat().st_size
+        require_space(output.parent, size)
         if anew:
-            return container.write(stage, {}, {})
-        write_spliced(container.path, stage, [CopyRange(0, size)])
-    return Copied(len(container.tensors), sum(info.nbytes for info in container.tensors.values()))
+            copied = container.write(stage, {}, {})
+        else:
+            write_spliced(container.path, stage, [CopyRange(0, size)])
+            infos = container.tensors.values()
+            copied = Copied(len(infos), sum(info.nbytes for info in infos))
+        return _Written(copied, sha256=_hash_if_asked(stage, job))
+
+
+def _hash_if_asked(stage: Path, job: Job) -> str | None:
+    return _sha256(stage) if job.hash_output else None
 
 
 def _sha256(path: Path) -> str:

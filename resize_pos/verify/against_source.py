@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resize_pos.configs.read import read_config_sizes
+from resize_pos.configs.read import ConfigFiles
 from resize_pos.containers.base import Container
 from resize_pos.core.conventions import DEFAULT
 from resize_pos.core.errors import GeometryError, TableError
@@ -19,6 +19,7 @@ from resize_pos.core.operations import Lengthen, LengthMethod, Rebuild, Resample
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable, Step, stored_grid
+from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.quality.measures.catalogue import Measured, Peer
 from resize_pos.quality.measures.direct import measure_direct
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_NAMED = 5
-
-# How to find the tables of an opened checkpoint: the pipeline's own way, handed in by its caller.
-Locate = Callable[[Container, Request], Located]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +107,12 @@ class Verification:
         return worst(self.checks)
 
 
-def verify_output(
-    output: Container, source: Container, request: Request, locate: Locate
-) -> Verification:
+def verify_output(output: Container, source: Container, request: Request) -> Verification:
     """Compare what should be equal, and explain every table that should not.
 
     `request` states what is known: `from_…` about the source, `to_…` about the output.
     """
-    plan = plan_between(source, output, request, locate)
+    plan = plan_between(source, output, request)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
     tables = []
@@ -138,7 +134,7 @@ def _configs(path: Path, size: Size | None) -> Iterator[Check]:
     """Compare a folder's configs with its tables; beside a lone file they may be another's."""
     if size is None or not path.is_dir():
         return
-    for config in read_config_sizes(path):
+    for config in ConfigFiles(path).sizes():
         words = f"{config.file} says {config.key} {config.size}"
         if config.size == size:
             yield Check("config", Level.OK, words)
@@ -146,11 +142,11 @@ def _configs(path: Path, size: Size | None) -> Iterator[Check]:
             yield Check("config", Level.WARN, f"{words}, but the tables are for {size} px")
 
 
-def plan_between(source: Container, output: Container, request: Request, locate: Locate) -> Plan:
+def plan_between(source: Container, output: Container, request: Request) -> Plan:
     """Plan the transfer that the output claims to be."""
-    theirs = locate(output, of_output(request))
+    theirs = locate_in(output, of_output(request))
     untold = replace(request, to_size=None, to_grid=None, to_window=None, to_length=None)
-    ours = locate(source, untold)
+    ours = locate_in(source, untold)
     return make_plan(ours, target_request(ours, theirs, request, output.path))
 
 
@@ -169,9 +165,9 @@ def of_output(request: Request) -> Request:
     )
 
 
-def image_size(container: Container, request: Request, locate: Locate) -> Size:
+def image_size(container: Container, request: Request) -> Size:
     """Give the image size that a checkpoint is for."""
-    located = locate(container, replace(request, to_size=None, to_grid=None))
+    located = locate_in(container, replace(request, to_size=None, to_grid=None))
     for table in located.tables:
         if table.pixels is not None:
             return table.pixels

@@ -18,13 +18,14 @@ from resize_pos.core.operations import Resample
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, Step
+from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.quality.measures.sampling import ratio, size
 from resize_pos.quality.measures.table import Neighbours
 from resize_pos.quality.table_health import Health, examine
 from resize_pos.quality.verdict import Check, Level, worst
 from resize_pos.transforms.execute import transform
-from resize_pos.verify.against_source import Locate, explain, of_output, plan_between
+from resize_pos.verify.against_source import explain, of_output, plan_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,9 +67,9 @@ class Comparison:
     tables: tuple[TableComparison, ...]
 
 
-def compare_conventions(source: Container, request: Request, locate: Locate) -> Comparison:
+def compare_conventions(source: Container, request: Request) -> Comparison:
     """Resize one source as each library would, in memory."""
-    plan = make_plan(locate(source, request), request)
+    plan = make_plan(locate_in(source, request), request)
     methods = _methods()
     tables = []
     for step in plan.changes:
@@ -86,7 +87,7 @@ def compare_conventions(source: Container, request: Request, locate: Locate) -> 
     return Comparison(source.path, tuple(methods), tuple(tables))
 
 
-def compare_files(containers: Sequence[Container], request: Request, locate: Locate) -> Comparison:
+def compare_files(containers: Sequence[Container], request: Request) -> Comparison:
     """Compare files; the first is their source where its grid is not theirs."""
     if len(containers) < 2:
         raise UsageError(
@@ -94,7 +95,7 @@ def compare_files(containers: Sequence[Container], request: Request, locate: Loc
             hint="pass --to SIZE, or the files to compare.",
         )
     first, *others = containers
-    plans = [plan_between(first, other, request, locate) for other in others]
+    plans = [plan_between(first, other, request) for other in others]
     changing = [bool(plan.changes) for plan in plans]
     labels = _labels([container.path for container in containers])
     if all(changing):
@@ -106,7 +107,7 @@ def compare_files(containers: Sequence[Container], request: Request, locate: Loc
             f"{labels[0]} and {odd} have different grids, and other files agree with {labels[0]}.",
             hint="name the source first, then files of one resolution.",
         )
-    located = locate(first, of_output(request))
+    located = locate_in(first, of_output(request))
     return Comparison(None, labels, _side_by_side(containers, located, labels))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.configs.read import Document, config_sizes
+from resize_pos.configs.model_types import config_models
+from resize_pos.configs.read import ConfigSize, Document, config_sizes
 from resize_pos.containers.base import Container, PartialReader
 from resize_pos.core.errors import GeometryError, OutputError, TableError
 from resize_pos.core.operations import Rebuild, ResampleKernel, SetLength
@@ -62,11 +63,13 @@ def check_output(
     source: Container,
     plan: Plan,
     tables: Mapping[str, NDArray[Any]],
+    around: Surroundings,
     documents: Mapping[str, Document] | None = None,
 ) -> None:
     """Check what was written: same tensors, shapes as planned, tables sound, nothing left to do.
 
-    `documents` are the config files that were written with the weights.
+    `around` is what the plan was made from. `documents` are the config files that were written
+    with the weights; None: no config was changed.
     """
     _check_shapes(output.tensors, source.tensors, plan)
     for step in plan.changes:
@@ -82,10 +85,16 @@ def check_output(
     )
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
     peek = output.peek if isinstance(output, PartialReader) else None
-    around = Surroundings(
-        output.tensors, again, config_sizes(documents or {}), known, output.read, peek
+    around_output = Surroundings(
+        output.tensors,
+        again,
+        _edited_sizes(around.configs, plan) if documents is None else config_sizes(documents),
+        known,
+        output.read,
+        peek,
+        around.models if documents is None else config_models(documents),
     )
-    after = make_plan(locate_tables(around), again, documents)
+    after = make_plan(locate_tables(around_output), again, documents)
     if after.config_edits:
         raise OutputError(f"the configs written are not final: {after.config_edits[0]}.")
     left = after.changes
@@ -94,6 +103,14 @@ def check_output(
             f"the output would be resized again: {left[0].table.name} reads as "
             f"{left[0].table.grid}, not {left[0].target}; nothing was kept."
         )
+
+
+def _edited_sizes(sizes: Sequence[ConfigSize], plan: Plan) -> Sequence[ConfigSize]:
+    """Give the sizes that configs will state once the user has edited them, as advised."""
+    if plan.to_size is None:
+        return sizes
+    old, new = plan.from_size, plan.to_size
+    return [replace(each, size=new) if each.size == old else each for each in sizes]
 
 
 def _check_shapes(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from resize_pos.configs.read import read_config_sizes
+from resize_pos.configs.read import ConfigFiles
 
 # file, document, size and patch found (height, width)
 STATED: list[tuple[str, Any, tuple[int, int], tuple[int, int] | None]] = [
@@ -47,7 +47,7 @@ def test_a_stated_size_is_found(
     tmp_path: Path,
 ) -> None:
     (tmp_path / file).write_text(json.dumps(document))
-    (found,) = read_config_sizes(tmp_path)
+    (found,) = ConfigFiles(tmp_path).sizes()
     assert (found.size.height, found.size.width) == size
     assert patch == (None if found.patch is None else (found.patch.height, found.patch.width))
     assert found.file == file
@@ -56,11 +56,11 @@ def test_a_stated_size_is_found(
 @pytest.mark.parametrize("text", SILENT)
 def test_what_is_not_understood_says_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)
-    assert read_config_sizes(tmp_path) == ()
+    assert ConfigFiles(tmp_path).sizes() == ()
 
 
 def test_the_model_s_own_arguments_come_before_the_pretrained_ones(tmp_path: Path) -> None:
     """timm keeps the pretrained input size in the config of a model built at another one."""
     document = {"pretrained_cfg": {"input_size": [3, 224, 224]}, "model_args": {"img_size": 256}}
     (tmp_path / "config.json").write_text(json.dumps(document))
-    assert [found.size.height for found in read_config_sizes(tmp_path)] == [256, 224]
+    assert [found.size.height for found in ConfigFiles(tmp_path).sizes()] == [256, 224]

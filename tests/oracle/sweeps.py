@@ -13,8 +13,8 @@ from unittest import mock
 
 import torch
 
+from resize_pos.configs.model_types import config_models
 from resize_pos.configs.read import config_sizes
-from resize_pos.configs.text_read import texts_of
 from resize_pos.core.errors import ResizePosError
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
@@ -93,8 +93,10 @@ def plan_for(source: Shapes, to: Pair, config: Mapping[str, Any] | None) -> Plan
     infos = {name: TensorInfo(name, shape, "F32") for name, shape in source.items()}
     request = Request.make(to=to)
     document = {} if config is None else json.loads(json.dumps(config, default=str))
-    sizes = config_sizes({"config.json": document} if document else {})
-    around = Surroundings(infos, request, configs=sizes, texts=texts_of(document))
+    documents = {"config.json": document} if document else {}
+    around = Surroundings(
+        infos, request, configs=config_sizes(documents), models=config_models(documents)
+    )
     return make_plan(locate_tables(around), request)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import transformers as hf
 
-from resize_pos.configs.text_read import texts_of
+from resize_pos.configs.model_types import config_models
 from resize_pos.core.errors import ResizePosError
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
@@ -56,8 +56,8 @@ def shapes(cls: Any, config: Any) -> Shapes:
 def missed(config: Any, before: Shapes, after: Shapes) -> str | None:
     """Say why the plan does not give the shapes at the longer length; None where it does."""
     infos = {name: TensorInfo(name, shape, "F32") for name, shape in before.items()}
-    texts = texts_of(config.to_dict())
-    located = locate_tables(Surroundings(infos, Request.make(), texts=texts))
+    models = config_models({"config.json": config.to_dict()})
+    located = locate_tables(Surroundings(infos, Request.make(), models=models))
     changed = {name for name in before if before[name] != after[name]}
     lengths = {table.length for table in located.tables if table.name in changed}
     length = min(lengths, default=SHORT)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from resize_pos.configs.read import ConfigSize
-from resize_pos.configs.text_read import ConfigText
+from resize_pos.configs.model_types import FILE as MODEL_FILE
+from resize_pos.configs.model_types import ConfigModel, config_models
+from resize_pos.configs.read import ConfigFiles, ConfigSize
+from resize_pos.containers.base import Container, PartialReader
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
@@ -16,6 +18,7 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family
 from resize_pos.families.tables import PositionTable, Step
 from resize_pos.planning.grid_solver import Geometry
+from resize_pos.planning.provenance import recorded_geometry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +39,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Every evidence there is besides the tensor itself."""
+    """Everything besides the tensor itself that says something about its geometry."""
 
     tensors: Mapping[str, TensorInfo]
     request: Request
@@ -44,11 +47,28 @@ class Surroundings:
     known: Mapping[str, Geometry] = field(default_factory=dict)  # recorded in the file itself
     read: Callable[[str], NDArray[Any]] | None = None  # values, for what names leave open
     peek: Callable[[str, int, int], bytes] | None = None  # a few bytes: tensor, start, count
-    texts: Sequence[ConfigText] = ()
+    models: Sequence[ConfigModel] = ()
+    files: ConfigFiles = field(default_factory=ConfigFiles)  # where configs and models come from
     _found: dict[object, object] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def of(cls, container: Container, request: Request) -> Surroundings:
+        """Collect what an opened checkpoint, and the config files in its folder, say."""
+        path = container.path
+        files = ConfigFiles(path if path.is_dir() else path.parent)
+        return cls(
+            container.tensors,
+            request,
+            files.sizes(),
+            recorded_geometry(container.metadata),
+            container.read,
+            container.peek if isinstance(container, PartialReader) else None,
+            config_models(files.documents([MODEL_FILE])),
+            files,
+        )
+
     def once(self, key: object, find: Callable[[], Found]) -> Found:
-        """Find something out once for all the tables that ask for it; thousands may."""
+        """Compute a value once and cache it: thousands of tables may ask for the same one."""
         if key not in self._found:
             try:
                 self._found[key] = find()

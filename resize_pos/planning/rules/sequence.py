@@ -181,12 +181,12 @@ def _prefix(
 
 
 def _padded(match: Match, around: Surroundings) -> tuple[int, tuple[str, ...]]:
-    for text in around.texts:
-        if text.model_type in match.family.models and text.pad is not None:
-            count = text.pad + 1
+    for model in around.models:
+        if model.model_type in match.family.models and model.pad is not None:
+            count = model.pad + 1
             return count, (
-                f"{text.file} says model_type {text.model_type} with pad_token_id {text.pad}: the "
-                f"first {count} rows are reserved",
+                f"{model.file} says model_type {model.model_type} with pad_token_id {model.pad}: "
+                f"the first {count} rows are reserved",
             )
     return _RESERVED, (
         f"the first {_RESERVED} rows are reserved in the {match.family.name} family",
@@ -195,10 +195,10 @@ def _padded(match: Match, around: Surroundings) -> tuple[int, tuple[str, ...]]:
 
 def _told_by_config(count: int, rows: int, around: Surroundings) -> str | None:
     """A length below the rows counts no reserved ones; an equal one may count them or not."""
-    for text in around.texts:
-        for key, value in text.lengths:
+    for model in around.models:
+        for key, value in model.lengths:
             if count and rows - count == value:
-                return f"{rows} rows are {count} more than {text.file}'s {key} {value}"
+                return f"{rows} rows are {count} more than {model.file}'s {key} {value}"
     return None
 
 
