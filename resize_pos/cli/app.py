@@ -17,8 +17,10 @@ from typing import Any, NoReturn
 import click
 
 from resize_pos._version import __version__
+from resize_pos.cli.signals import number_of, raising
 from resize_pos.cli.terminal import say
 from resize_pos.core.errors import ResizePosError
+from resize_pos.core.system_errors import system_error
 
 _COMMANDS = {
     "resize": "Transfer a checkpoint to another resolution (the default).",
@@ -115,7 +117,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # numpy's linear algebra starts a thread for each core when it is imported, which takes longer
     # than everything that we have it do.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    code = _run(words, debug="--debug" in words)
+    with raising():
+        code = _run(words, debug="--debug" in words)
     if args is None and not _HAVE_ENDINGS & sys.modules.keys():
         # Nothing is open and nothing runs any more. The interpreter would still take everything
         # apart, module by module, for longer than it takes to read a header.
@@ -142,9 +145,9 @@ def _run(words: list[str], debug: bool) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _complain("interrupted; nothing was left behind.", None)
-        return 130
+    except (click.Abort, KeyboardInterrupt) as error:
+        _complain(_interrupted(error), None)
+        return 128 + number_of(error)
     except BrokenPipeError:
         # The reader of our output went away; what it wanted it has. Keep the shutdown silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -152,11 +155,28 @@ def _run(words: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        known = system_error(error)
+        if known is not None:
+            _complain(known.message, known.hint)
+            return known.exit_code
         _complain(
             f"unexpected {type(error).__name__}: {error}",
             "this is a bug in resize-pos; run again with --debug and report what it prints.",
         )
         return 1
+
+
+def _interrupted(error: BaseException) -> str:
+    """Say what a run that was interrupted has left behind."""
+    notes = getattr(error.__cause__ or error, "__notes__", ())
+    if notes:
+        return f"interrupted; {notes[0]}"
+    from resize_pos.containers.io.atomic_output import placed
+
+    done = placed()
+    if not done:
+        return "interrupted; nothing was written."
+    return f"interrupted; already complete and in place: {', '.join(map(str, done))}"
 
 
 def _complain(message: str, hint: str | None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,9 @@ def command(
                 batch = prepare(jobs, output_dir, ledger, own)
                 count = workers or min(usable_cores(), _MOST_WORKERS)
                 events = run_all(batch, ledger, workers=count, dask=dask, fail_fast=fail_fast)
-                _follow(events, batch, progress, outcomes, form, quiet)
+                # Closed, and not left to the garbage collector: closing ends the workers.
+                with contextlib.closing(events), _telling(outcomes, len(jobs)):
+                    _follow(events, batch, progress, outcomes, form, quiet)
     seconds = time.perf_counter() - started
     summary = Summary(output_dir, tuple(outcomes), len(jobs), seconds, strict)
     document = batch_document(summary)
@@ -130,6 +133,20 @@ def command(
 
         show_summary(summary)
     ctx.exit(summary.exit_code)
+
+
+@contextlib.contextmanager
+def _telling(outcomes: Sequence[Outcome], total: int) -> Iterator[None]:
+    """Add to an interrupt how far the batch had come."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        done = sum(outcome.status != FAILED for outcome in outcomes)
+        error.add_note(
+            f"{done} of {total} jobs are done, and their outputs are complete; "
+            "run the same command again for the rest."
+        )
+        raise
 
 
 def _collect(

@@ -209,7 +209,7 @@ def _convert(
 
         # The kernel copies bytes while another thread computes the tables, then their measures.
         # Only that thread may import numpy until the tables are there.
-        with Beside(work) as reports:
+        with Beside(work, feeds=[tables]) as reports:
             if isinstance(container, EarlyWriter):
                 promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
                 copied = container.write_early(stage, promised, note)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from resize_pos.containers.io import atomic_output as exchange
+from resize_pos.containers.io import rename
 from resize_pos.containers.io.atomic_output import (
     output_error,
     require_space,
@@ -350,7 +350,7 @@ def test_a_folder_is_replaced_by_a_folder_when_forced(
     atomic: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not atomic:
-        monkeypatch.setattr(exchange, "_exchanged", exchange_fails)
+        monkeypatch.setattr(rename, "exchange", exchange_fails)
     target = model(tmp_path / "model", "old")
     with (
         pytest.raises(OutputError, match="already exists"),
@@ -377,14 +377,14 @@ def test_a_failure_leaves_the_old_folder(failure: BaseException, tmp_path: Path)
 def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_exchanged", exchange_fails)
+    monkeypatch.setattr(rename, "exchange", exchange_fails)
     target = model(tmp_path / "model", "old")
-    rename = Path.rename
+    real = Path.rename
 
     def fails_for_the_stage(path: Path, to: Path) -> Path:
         if path.name.endswith(PART_SUFFIX):
             raise system_error(errno.EACCES, path)
-        return rename(path, to)
+        return real(path, to)
 
     with (
         pytest.raises(OutputError, match="permission denied"),

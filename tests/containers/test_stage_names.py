@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -96,6 +97,104 @@ def test_a_folder_is_as_old_as_the_newest_file_in_it(tmp_path: Path) -> None:
     old = time.time() - ABANDONED_AFTER - 10
     os.utime(stage, (old, old))
     assert not is_abandoned(stage)
+
+
+@pytest.mark.parametrize("part", ["node", "namespace", "boot"])
+def test_a_writer_on_another_machine_is_not_looked_up_here(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two machines may share a disk, a host name and the number of their pid namespace."""
+    stage = stage_path(tmp_path / "out")
+    stage.write_bytes(b"half")
+    dead = tmp_path / stage.name.replace(f"-{os.getpid():x}-", f"-{2**31 - 1:x}-")
+    dead.write_bytes(b"half")
+    assert is_abandoned(dead)
+    readlink, read_text = Path.readlink, Path.read_text
+    if part == "node":
+        monkeypatch.setattr(platform, "node", lambda: "another")
+    elif part == "namespace":
+        monkeypatch.setattr(
+            Path,
+            "readlink",
+            lambda path: Path("pid:[1]") if path.name == "pid" else readlink(path),
+        )
+    else:
+        monkeypatch.setattr(
+            Path,
+            "read_text",
+            lambda path, **how: "b" if path.name == "boot_id" else read_text(path, **how),
+        )
+    stages._place.cache_clear()
+    try:
+        assert not is_abandoned(dead)  # it may be alive over there
+    finally:
+        monkeypatch.undo()
+        stages._place.cache_clear()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_the_next_run_into_a_folder_removes_what_a_dead_process_left(
+    folder: bool, tmp_path: Path
+) -> None:
+    for name in ("out.pth", "other.pth"):
+        done = subprocess.run(leaving(tmp_path / name, folder=folder), capture_output=True)
+        assert done.returncode == 9
+    assert len(list(tmp_path.iterdir())) == 2
+    with staged(tmp_path / "out.pth", force=False) as stage:
+        stage.write_bytes(b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.pth"]
+
+
+def test_a_folder_is_listed_once_for_a_row_of_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Path] = []
+    monkeypatch.setattr(stages, "remove_abandoned", listed.extend)
+    for number in range(5):
+        with staged(tmp_path / f"{number}", force=False) as stage:
+            stage.write_bytes(b"whole")
+    assert listed == [tmp_path]
+
+
+def moved_aside(target: Path) -> Path:
+    """Do what a process does that dies between the two renames of a replaced folder."""
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from resize_pos.containers.io.stage_names import OLD_SUFFIX, stage_path\n"
+        "target = Path(sys.argv[1])\n"
+        "aside = stage_path(target, OLD_SUFFIX)\n"
+        "target.rename(aside)\n"
+        "print(aside)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, target], capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_folder_that_was_moved_aside_comes_back_unless_it_was_replaced(
+    replaced: bool, tmp_path: Path
+) -> None:
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "model.safetensors").write_text("old")
+    aside = moved_aside(target)
+    if replaced:
+        target.mkdir()
+        (target / "model.safetensors").write_text("new")
+    remove_abandoned([tmp_path])
+    assert (target / "model.safetensors").read_text() == ("new" if replaced else "old")
+    assert not aside.exists()
+
+
+def test_a_folder_whose_name_was_cut_off_is_left_where_it_is(tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 220)
+    target.mkdir()
+    aside = moved_aside(target)
+    assert remove_abandoned([tmp_path]) == []
+    assert aside.exists()
 
 
 def test_nothing_else_is_removed(tmp_path: Path) -> None:

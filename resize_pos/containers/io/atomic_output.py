@@ -1,4 +1,4 @@
-"""The target appears whole or not at all: written beside its place, then renamed into it."""
+"""Atomic outputs: a target is written beside its place, then renamed into it."""
 
 from __future__ import annotations
 
@@ -7,39 +7,29 @@ import errno
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from resize_pos.containers.io.stage_names import remove_stage, stage_path
+from resize_pos.containers.io.stage_names import OLD_SUFFIX, remove_stage, stage_path, sweep
 from resize_pos.core.errors import OutputError
-
-OLD_SUFFIX = ".resize-pos-old"
+from resize_pos.core.system_errors import cause
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".distcp")
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 
-_REASONS: dict[int, tuple[str, str | None]] = {
-    errno.EACCES: ("permission denied", "Choose a folder you may write to with -o."),
-    errno.EPERM: ("permission denied", "Choose a folder you may write to with -o."),
-    errno.EROFS: ("the file system is read-only", "Choose another folder with -o."),
-    errno.ENOSPC: (
-        "no space left on the device",
-        "Free some space, or choose another disk with -o.",
-    ),
-    errno.EDQUOT: ("the disk quota is used up", "Free some space, or choose another disk with -o."),
-    errno.EFBIG: ("the file system allows no file this large", "Choose another disk with -o."),
-    errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter name with -o."),
-    errno.ENOENT: ("no such file or folder", None),
-    errno.ENOTDIR: ("a part of the path is not a folder", None),
-}
+_placed: list[Path] = []
+
+
+def placed() -> tuple[Path, ...]:
+    """Return the targets that this process has put in place, in order.
+
+    Whoever reports an interrupt asks this: a target that was renamed into place stays there.
+    """
+    return tuple(_placed)
 
 
 def output_error(path: Path, error: OSError) -> OutputError:
     """Put into words why the system refused to write `path`."""
-    words = error.strerror or str(error) or type(error).__name__
-    reason, hint = _REASONS.get(error.errno or 0, (words, None))
+    reason, hint = cause(error)
     return OutputError(f"{path}: cannot be written: {reason}.", hint)
 
 
@@ -104,50 +94,88 @@ def require_space(folder: Path, needed_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def staged(target: Path, *, force: bool, folder: bool = False) -> Iterator[Path]:
+def staged(
+    target: Path, *, force: bool, folder: bool = False, durable: bool = False
+) -> Iterator[Path]:
     """Yield a fresh path beside `target`; rename it there on success, remove it on any failure.
 
     An existing target is refused unless `force`; then it is replaced in one step, and only after
-    the new bytes have reached the disk. A folder is replaced by a folder only, a device never.
+    the new bytes have reached the disk. A folder is replaced by a folder only, a device never. A
+    new target reaches the disk when the system writes it, or before the rename with `durable`.
     """
     require_writable(target.parent)
+    sweep(target.parent)
     require_absent(target, force=force, folder=folder)
     stage = stage_path(target)
+    written: tuple[int, int] | None = None
     try:
         yield stage
         replaces = require_absent(target, force=force, folder=folder)
-        if replaces:
-            _sync_tree(stage)
-        if replaces and folder:
-            replace_folder(stage, target)
-        else:
-            # Where the system has a rename that refuses to overwrite (Windows), it is the one used.
-            (stage.replace if force else stage.rename)(target)
+        if replaces or durable:
+            _sync_tree(stage, linked=durable)
+        written = _identity(stage)
+        _put_in_place(stage, target, replaces=replaces, folder=folder)
     except BaseException as error:
         remove_stage(stage)
+        if written is not None and _identity(target) == written:
+            _placed.append(target)  # interrupted just after the rename
         if isinstance(error, OutputError) and stage.name in error.message:
-            # Nobody can look up a name that is gone; the target is what was asked for.
+            # The stage is gone; the name that the user knows is the target's.
             message = error.message.replace(stage.name, target.name)
             raise OutputError(message, error.hint) from error
-        if isinstance(error, OSError) and error.filename in (None, str(stage), stage):
+        if isinstance(error, OSError) and _concerns(error, stage):
             raise output_error(target, error) from error
         raise
-    if replaces:
-        # The rename is done: a file system that cannot sync a folder is no reason to fail.
-        with contextlib.suppress(OSError):
-            _sync(target.parent)
+    _placed.append(target)
+    if replaces or durable:
+        _sync_entry(target, required=durable)
+
+
+def _put_in_place(stage: Path, target: Path, *, replaces: bool, folder: bool) -> None:
+    if replaces and folder:
+        replace_folder(stage, target)
+    elif replaces:
+        stage.replace(target)
+    else:
+        from resize_pos.containers.io.rename import rename_new  # imports ctypes
+
+        try:
+            rename_new(stage, target)
+        except FileExistsError:
+            raise OutputError(
+                f"{target}: was created by another program in the meantime.",
+                "Pass --force to replace it, or name another with -o.",
+            ) from None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _concerns(error: OSError, stage: Path) -> bool:
+    """Tell whether an error is about the stage or a file in it; one without a name is, too."""
+    if not isinstance(error.filename, str | bytes | os.PathLike):
+        return True
+    path = Path(os.fsdecode(error.filename))
+    return path == stage or stage in path.parents
 
 
 def require_replaceable(folder: Path) -> None:
     """Refuse to replace a folder that does not look like a model: it would be deleted."""
-    here = Path.cwd()
-    real = folder.resolve()
+    try:
+        here, real = Path.cwd(), folder.resolve()
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError as error:
+        raise output_error(folder, error) from error
     if os.path.ismount(real) or real == here or real in here.parents or real == Path.home():
         raise OutputError(
             f"{folder}: is in use as a folder of its own and cannot be replaced.",
             "Name another folder with -o.",
         )
-    names = [entry.name for entry in folder.iterdir()]
     if names and not any(name.endswith(_WEIGHTS) for name in names):
         raise OutputError(
             f"{folder}: holds no weights; --force replaces model folders only.",
@@ -159,12 +187,15 @@ def replace_folder(stage: Path, target: Path) -> None:
     """Swap `stage` into the place of `target` and delete what was there.
 
     Linux exchanges the two names in one step. Elsewhere the old folder is moved aside first, and
-    back again if the new one cannot take its place.
+    back again if the new one cannot take its place. If the process dies between the two renames,
+    the next run moves the old folder back.
     """
-    if _exchanged(stage, target):
+    from resize_pos.containers.io.rename import exchange  # imports ctypes
+
+    if exchange(stage, target):
         shutil.rmtree(stage, ignore_errors=True)
         return
-    aside = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}{OLD_SUFFIX}")
+    aside = stage_path(target, OLD_SUFFIX)
     target.rename(aside)
     try:
         stage.rename(target)
@@ -174,30 +205,38 @@ def replace_folder(stage: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _exchanged(stage: Path, target: Path) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    import ctypes  # only a folder that is replaced pays for it
-
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # an older C library
-        return False
-    code = renameat2(
-        _AT_FDCWD, os.fsencode(stage), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE
-    )
-    return bool(code == 0)  # a file system that cannot exchange still renames
-
-
-def _sync_tree(stage: Path) -> None:
-    if stage.is_file():
+def _sync_tree(stage: Path, *, linked: bool) -> None:
+    """Have everything in a stage written to the disk; a hard link was on the disk before."""
+    if not stage.is_dir():
         _sync(stage)
-    for folder, _, files in os.walk(stage):
+        return
+    for folder, _, files in os.walk(stage, topdown=False):
         for name in files:
             path = Path(folder, name)
-            # What is linked has been on the disk before.
-            if path.is_file() and path.lstat().st_nlink == 1:
+            if path.is_file() and (linked or path.lstat().st_nlink == 1):
                 _sync(path)
+        _sync_folder(Path(folder))
+
+
+def _sync_entry(target: Path, *, required: bool) -> None:
+    """Have the new name written to the disk; the target is in place already."""
+    try:
+        _sync_folder(target.parent)
+    except OSError as error:
+        if required:
+            words, _ = cause(error)
+            raise OutputError(
+                f"{target}: is complete and in place, but its folder could not be synced: {words}."
+            ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        _sync(folder)
+    except OSError as error:
+        # Windows cannot open a folder, and some file systems cannot sync one.
+        if os.name == "posix" and error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+            raise
 
 
 def _sync(path: Path) -> None:

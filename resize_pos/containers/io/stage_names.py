@@ -1,4 +1,4 @@
-"""Names of what is being written: who writes it, how far it is, and whether it was abandoned."""
+"""Names of unfinished outputs: they tell who writes them, so that abandoned ones can be removed."""
 
 from __future__ import annotations
 
@@ -11,36 +11,44 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-PART_SUFFIX = ".resize-pos-part"
+PART_SUFFIX = ".resize-pos-part"  # a new output that is being written
+OLD_SUFFIX = ".resize-pos-old"  # a folder that was moved aside and is about to be replaced
 
 _LONGEST_STEM = 200  # bytes; with dot, writer, random part and suffix it stays within 255
 
-# .NAME.PLACE-PROCESS-START-RANDOM: the writer is known by its name, so that nobody has to hold a
-# lock, which not every network file system has.
+# .NAME.PLACE-PROCESS-START-RANDOM: the name identifies the writer. No lock is needed, which some
+# network file systems do not have.
 _WRITER = re.compile(
-    rf"\.([0-9a-f]{{8}})-([0-9a-f]+)-([0-9a-f]+)-[0-9a-f]{{8}}{re.escape(PART_SUFFIX)}$"
+    r"\.(?P<target>.+)\.(?P<place>[0-9a-f]{8})-(?P<process>[0-9a-f]+)-(?P<start>[0-9a-f]+)"
+    rf"-[0-9a-f]{{8}}(?:{re.escape(PART_SUFFIX)}|{re.escape(OLD_SUFFIX)})",
+    re.DOTALL,
 )
 
-# A writer on another machine cannot be asked whether it lives. One that moves bytes touches its
-# stage every few seconds.
+# Whether a process on another machine lives cannot be asked. A living one changes its stage every
+# few seconds.
 ABANDONED_AFTER = 3600.0
 
-# Zombie and dead: such a process has a number until somebody asks how it ended, but writes no more.
+# Zombie and dead: such a process keeps its number until its parent asks how it ended, but it does
+# not write any more.
 _ENDED = frozenset("ZXx")
 
+# A batch writes thousands of outputs into one folder: listing it for each would be quadratic.
+_SWEEP_AGAIN_AFTER = 60.0
+_swept: dict[str, float] = {}
 
-def stage_path(target: Path) -> Path:
-    """Give a fresh hidden name beside `target` that tells who writes there."""
+
+def stage_path(target: Path, suffix: str = PART_SUFFIX) -> Path:
+    """Return a fresh hidden name beside `target` that identifies this process as its writer."""
     process = os.getpid()
     writer = f"{_place()}-{process:x}-{_started(process) or 0:x}"
     while True:
-        stage = target.with_name(f"{_beginning(target)}{writer}-{os.urandom(4).hex()}{PART_SUFFIX}")
+        stage = target.with_name(f"{_beginning(target)}{writer}-{os.urandom(4).hex()}{suffix}")
         if not os.path.lexists(stage):
             return stage
 
 
 def staged_bytes(target: Path) -> int:
-    """Tell how many bytes of a target have been written so far, by whomever."""
+    """Count how many bytes of a target have been written so far, by any process."""
     beginning = _beginning(target)
     total = 0
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
@@ -50,40 +58,75 @@ def staged_bytes(target: Path) -> int:
     return total
 
 
+def sweep(folder: Path) -> None:
+    """Remove what dead processes left in a folder, unless this process did so a moment ago."""
+    key, now = str(folder.absolute()), time.monotonic()
+    if now - _swept.get(key, float("-inf")) > _SWEEP_AGAIN_AFTER:
+        _swept[key] = now
+        remove_abandoned([folder])
+
+
 def remove_abandoned(folders: Iterable[Path]) -> list[Path]:
-    """Remove the stages whose writer is gone; those of a living process stay."""
+    """Remove the stages whose writer is dead; those of a living process stay.
+
+    A folder that was moved aside is moved back if the new one never took its place.
+    """
     removed = []
     for folder in folders:
-        stages: list[Path] = []
-        with contextlib.suppress(OSError):
-            stages = sorted(path for path in folder.iterdir() if path.name.endswith(PART_SUFFIX))
-        for stage in stages:
-            if stage.name.startswith(".") and is_abandoned(stage):
-                remove_stage(stage)
-                removed.append(stage)
+        for stage in _stages(folder):
+            if not is_abandoned(stage):
+                continue
+            if stage.name.endswith(OLD_SUFFIX):
+                target = _target(stage)
+                if target is None:
+                    continue
+                if not os.path.lexists(target):
+                    with contextlib.suppress(OSError):
+                        stage.rename(target)
+                    continue
+            remove_stage(stage)
+            removed.append(stage)
     return removed
 
 
 def is_abandoned(stage: Path) -> bool:
     """Tell whether nobody will finish a stage.
 
-    On this machine the process is asked; a stage from elsewhere is abandoned when nothing in it
-    has changed for an hour.
+    A writer on this machine, since it was last started, is looked up by its process number. A stage
+    from elsewhere is abandoned when nothing in it has changed for an hour.
     """
-    writer = _WRITER.search(stage.name)
-    if writer is not None and writer[1] == _place() and os.name == "posix":
-        return not _lives(int(writer[2], 16), int(writer[3], 16))
+    writer = _WRITER.fullmatch(stage.name)
+    if writer is not None and writer["place"] == _place() and os.name == "posix":
+        return not _lives(int(writer["process"], 16), int(writer["start"], 16))
     newest = _newest(stage)
     return newest is not None and time.time() - newest > ABANDONED_AFTER
 
 
 def remove_stage(stage: Path) -> None:
-    """Remove a file or a folder that was being written; what is gone is no error."""
+    """Remove a file or folder that was being written; it is no error if it is gone."""
     with contextlib.suppress(OSError):
         if stage.is_dir() and not stage.is_symlink():
             shutil.rmtree(stage, ignore_errors=True)
         else:
             stage.unlink(missing_ok=True)
+
+
+def _stages(folder: Path) -> list[Path]:
+    """List the stages in a folder; a folder that cannot be read has none."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  a large folder is read ten times as fast
+    except OSError:
+        return []
+    ends = (PART_SUFFIX, OLD_SUFFIX)
+    return sorted(folder / name for name in names if name.startswith(".") and name.endswith(ends))
+
+
+def _target(stage: Path) -> Path | None:
+    """Return what a stage was to become; None if its name is cut off, or made by somebody else."""
+    writer = _WRITER.fullmatch(stage.name)
+    if writer is None or len(os.fsencode(writer["target"])) >= _LONGEST_STEM - 3:
+        return None
+    return stage.with_name(writer["target"])
 
 
 def _beginning(target: Path) -> str:
@@ -93,20 +136,25 @@ def _beginning(target: Path) -> str:
 
 @functools.cache
 def _place() -> str:
-    """Name the machine, and where processes are numbered apart, that numbering."""
-    # Imported by whoever writes; a look at a checkpoint has no use for them.
+    """Identify where a process number is valid: the machine, its boot, and its pid namespace.
+
+    Two machines that share a disk may have the same host name and the same number of the first pid
+    namespace. The boot id differs.
+    """
+    # Only a command that writes imports these.
     import hashlib
     import platform
 
-    try:
-        numbering = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        numbering = ""
-    return hashlib.sha256(f"{platform.node()}\0{numbering}".encode()).hexdigest()[:8]
+    parts = [platform.node()]
+    with contextlib.suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:8]
 
 
 def _started(process: int) -> int | None:
-    """Give a process's start in ticks since boot: its number alone may have been used before."""
+    """Return when a process started, in ticks since boot; its number may have been used before."""
     return _start(_status(process))
 
 
@@ -127,7 +175,7 @@ def _lives(process: int, started: int) -> bool:
 
 
 def _status(process: int) -> list[str]:
-    """Give what the system says of a process, from its state on; nothing where it does not."""
+    """Return the fields of /proc/PID/stat from the state on; nothing where there is no /proc."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -71,11 +71,13 @@ def dask_cluster(address: str) -> Iterator[Executor]:
 
 
 def _start_worker() -> None:
-    """Set a worker up: interrupts are its parent's business, and it does not outlive it."""
+    """Set a worker up: its parent handles interrupts, and it ends when its parent ends."""
     import multiprocessing
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGHUP", "SIGQUIT"):  # a terminal sends these to the whole group
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         _die_with(parent.sentinel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def plan_all(batch: Batch) -> Iterator[Outcome]:
 
 def run_all(
     batch: Batch, ledger: Ledger, *, workers: int, dask: str | None, fail_fast: bool
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Carry a batch out; every event is in the ledger before it is told."""
     folders = {task.target.parent for task in batch.left}
     everywhere = sorted({*folders, *(it.task.target.parent for it in batch.settled)})

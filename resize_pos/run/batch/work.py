@@ -16,6 +16,7 @@ from resize_pos.containers.detect import open_container
 from resize_pos.containers.io.stage_names import remove_stage, stage_path
 from resize_pos.core.errors import OutputError, ResizePosError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.system_errors import system_error
 from resize_pos.planning.provenance import as_plain, recorded_request, request_record
 from resize_pos.report.files import wants_pictures, write_reports
 from resize_pos.report.json import SCHEMA, report_document, request_document
@@ -130,6 +131,9 @@ def carry_out(task: Task) -> Outcome:
     except MemoryError:
         return failed(task, "out of memory.", "run fewer jobs at a time with -j.")
     except Exception as error:  # one job's bug must not stop the others
+        known = system_error(error)
+        if known is not None:
+            return failed(task, known.message, known.hint)
         return failed(
             task,
             f"unexpected {type(error).__name__}: {error}",
