@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.sources import resolve_source
 from resize_pos.core.axes import Layout
+from resize_pos.core.devices import check_device
 from resize_pos.core.errors import TableError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
+from resize_pos.core.options import JOB_OPTIONS, Option, options_help, request_options
 from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling
+from resize_pos.core.request_fields import Options, ResizeOptions
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located
@@ -39,35 +42,22 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
-class Options(TypedDict, total=False):
-    """The options that `resize_checkpoint`, `resize_state_dict` and the command line share."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-    to_grid: GridLike
-    from_: SizeLike
-    from_grid: GridLike
-    patch: SizeLike
-    prefix: int
-    suffix: int
-    family: str
-    pattern: str
-    axes: str
-    method: str
-    antialias: bool
-    like: str
-    to_window: GridLike
-    from_window: GridLike
-    relative_like: str
-    optimizer: str
-    to_length: int
-    from_length: int
-    length_method: str
-    fill: str
-    sincos: str
-    to_patch: SizeLike
-    to_frames: int
-    to_rows: int
-    reference_grids: str
-    force_interpolate: bool
+
+def _documented(*options: Option) -> Callable[[_Function], _Function]:
+    """List the keyword arguments that come from the table of options in a docstring."""
+
+    def document(function: _Function) -> _Function:
+        if function.__doc__ is not None:  # python -OO has none
+            lines = options_help(options).replace("\n", "\n        ")
+            function.__doc__ += f"\n    Options:\n        {lines}\n    "
+        return function
+
+    return document
+
+
+_OPTIONS = tuple(option for option in request_options() if option.name != "to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +72,7 @@ class Inspection:
     pictures: Mapping[str, TablePictures] = field(default_factory=dict)  # likewise; one of alike
 
 
+@_documented(*_OPTIONS)
 def inspect_checkpoint(
     path: PathLike, *, health: bool = False, pictures: bool = False, **options: Unpack[Options]
 ) -> Inspection:
@@ -116,19 +107,14 @@ def _draw(container: Container, located: Located) -> dict[str, TablePictures]:
     }
 
 
+@_documented(*_OPTIONS, *JOB_OPTIONS)
 def resize_checkpoint(
     path: PathLike,
     to: SizeLike | None = None,
     *,
     output: PathLike | None = None,
-    force: bool = False,
-    dry_run: bool = False,
-    device: str = "cpu",
-    edit_configs: bool = True,
-    copy: bool = False,
-    drop_extras: bool = False,
     reports: Iterable[PathLike] = (),
-    **options: Unpack[Options],
+    **options: Unpack[ResizeOptions],
 ) -> Report:
     """Transfer a checkpoint, a file or a model folder, to another resolution; report what that did.
 
@@ -137,17 +123,27 @@ def resize_checkpoint(
     >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
     >>> report.output, report.verdict  # doctest: +SKIP
     """
-    request = Request.make(to=to, **options)
-    target = None if output is None else Path(output)
+    given: dict[str, Any] = {name: v for name, v in options.items() if v is not None}
+    for_job = {
+        option.name: given.pop(option.name) for option in JOB_OPTIONS if option.name in given
+    }
     written = [Path(name) for name in reports]
+    job = Job(
+        Path(path),
+        Request.make(to=to, **given),
+        None if output is None else Path(output),
+        hash_output=True,
+        draw=wants_pictures(written),
+        **for_job,
+    )
+    check_device(job.device)
     require_report_targets(written)
-    job = Job(Path(path), request, target, force, dry_run, device, hash_output=True)
-    job = replace(job, edit_configs=edit_configs, copy=copy, drop_extras=drop_extras)
-    report = run(replace(job, draw=wants_pictures(written)))
+    report = run(job)
     write_reports(report, written)
     return report
 
 
+@_documented(*_OPTIONS)
 def verify_checkpoint(
     output: PathLike,
     against: PathLike | None = None,
@@ -190,6 +186,7 @@ def verify_checkpoint(
     return Verified(ours.path, held, ran, probe(original, loaded, files))
 
 
+@_documented(*_OPTIONS)
 def compare_checkpoints(
     *paths: PathLike, to: SizeLike | None = None, **options: Unpack[Options]
 ) -> Comparison:
@@ -203,6 +200,7 @@ def compare_checkpoints(
     return compare_files(containers, request)
 
 
+@_documented(*_OPTIONS)
 def resize_state_dict(
     state_dict: Mapping[str, torch.Tensor],
     to: SizeLike | None = None,

@@ -12,16 +12,7 @@ from typing import Any
 
 import click
 
-from resize_pos.cli.options import (
-    DEBUG_OPTION,
-    LENGTH_OPTIONS,
-    METHOD_OPTIONS,
-    RUN_OPTIONS,
-    SOURCE_OPTIONS,
-    TO_OPTIONS,
-    make_job,
-    request_options,
-)
+from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, for_request, make_job
 from resize_pos.cli.progress import Progress, open_progress
 from resize_pos.cli.terminal import say
 from resize_pos.core.errors import UsageError
@@ -40,7 +31,6 @@ _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
 
 @click.command("batch")
 @click.argument("sources", nargs=-1, metavar="SOURCE…")
-@TO_OPTIONS
 @click.option(
     "-o",
     "--output-dir",
@@ -63,10 +53,7 @@ _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
 )
 @click.option("--dask", metavar="ADDRESS", help="Run on this Dask scheduler's cluster.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first job that fails.")
-@SOURCE_OPTIONS
-@METHOD_OPTIONS
-@LENGTH_OPTIONS
-@RUN_OPTIONS
+@CONVERSION_OPTIONS
 @DEBUG_OPTION
 @click.pass_context
 def command(
@@ -158,7 +145,7 @@ def _collect(
 ) -> Sequence[Job]:
     entries = () if manifest is None else read_manifest(manifest)
     folder = Path() if manifest is None else manifest.parent
-    found = collect(sources, entries, folder, request_options(options), template, output_dir)
+    found = collect(sources, entries, folder, for_request(options), template, output_dir)
     for note in found.notes:
         say(("note: ", "yellow"), note, err=True)
     return found.jobs

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
 
 
 @click.command("compare")
@@ -32,7 +32,7 @@ def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> Non
     from resize_pos.api import compare_checkpoints
     from resize_pos.report.compare_report import comparison_document
 
-    comparison = compare_checkpoints(*checkpoints, **given(**options))
+    comparison = compare_checkpoints(*checkpoints, **for_request(options))
     if as_json:
         document = comparison_document(comparison)
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

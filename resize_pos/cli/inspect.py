@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from resize_pos.api import Inspection, inspect_checkpoint
-from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, given
+from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
 from resize_pos.core.errors import UsageError
 from resize_pos.families.tables import PositionTable
 from resize_pos.report.json import health_document, table_document
@@ -43,7 +43,9 @@ def command(
     """
     if show and as_json:
         raise UsageError("--show draws for a terminal; it excludes --json.")
-    inspection = inspect_checkpoint(checkpoint, health=health, pictures=show, **given(**options))
+    inspection = inspect_checkpoint(
+        checkpoint, health=health, pictures=show, **for_request(options)
+    )
     if as_json:
         click.echo(json.dumps(_document(inspection), indent=2, ensure_ascii=False))
         return

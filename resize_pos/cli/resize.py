@@ -8,17 +8,7 @@ from typing import Any
 import click
 
 from resize_pos.cli.github import annotated
-from resize_pos.cli.options import (
-    DEBUG_OPTION,
-    LENGTH_OPTIONS,
-    METHOD_OPTIONS,
-    RUN_OPTIONS,
-    SOURCE_OPTIONS,
-    TARGET_OPTIONS,
-    TO_OPTIONS,
-    command_line,
-    make_job,
-)
+from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, command_line, make_job
 from resize_pos.core.errors import UsageError
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.report import Report
@@ -27,18 +17,13 @@ from resize_pos.run.job import run
 
 @click.command("resize")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@TO_OPTIONS
-@TARGET_OPTIONS
-@SOURCE_OPTIONS
-@METHOD_OPTIONS
-@LENGTH_OPTIONS
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     help="Target [default: NAME-SIZE beside the source].",
 )
-@RUN_OPTIONS
+@CONVERSION_OPTIONS
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and the measures.")
 @DEBUG_OPTION
 @click.pass_context

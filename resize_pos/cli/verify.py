@@ -13,9 +13,11 @@ from resize_pos.cli.options import (
     DEBUG_OPTION,
     FORMAT_OPTION,
     JSON_OPTION,
+    REPORT_OPTION,
     SOURCE_OPTIONS,
+    STRICT_OPTION,
     command_line,
-    given,
+    for_request,
 )
 from resize_pos.core.errors import UsageError
 
@@ -59,14 +61,8 @@ if TYPE_CHECKING:
     help="Run source and output on these images and compare (with --model and --against).",
 )
 @SOURCE_OPTIONS
-@click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Also write a report (.html, .md, .json); repeatable.",
-)
-@click.option("--strict", is_flag=True, help="Exit with 3 on a warning, too.")
+@REPORT_OPTION
+@STRICT_OPTION
 @JSON_OPTION
 @FORMAT_OPTION
 @click.option("-v", "--verbose", is_flag=True, help="Print the measures and every convention.")
@@ -110,7 +106,9 @@ def command(
                 raise UsageError(
                     "--size and --config only look at the header; each excludes the other checks."
                 )
-            answers = [_say_fit(path, size, config, form, given(**options)) for path in checkpoints]
+            answers = [
+                _say_fit(path, size, config, form, for_request(options)) for path in checkpoints
+            ]
             ctx.exit(0 if all(answers) else 1)
         if len(checkpoints) > 1:
             raise UsageError("only --size and --config take several checkpoints at once.")
@@ -129,7 +127,7 @@ def command(
             model=model,
             model_args=model_args,
             images=images,
-            **given(**options),
+            **for_request(options),
         )
         if reports:
             from resize_pos.report.verify_page import write_verified

@@ -6,6 +6,9 @@ import re
 
 from resize_pos.core.errors import GeometryError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.printable import quoted
+
+LARGEST = 1_000_000_000  # of any size, grid or count: more is a mistake, not a model
 
 _PAIR = re.compile(r"([1-9][0-9]*)(?:[x×]([1-9][0-9]*))?", re.IGNORECASE | re.ASCII)
 
@@ -117,16 +120,32 @@ def _pair(text: str | int | tuple[int, int] | Size | Grid, what: str) -> tuple[i
         case str():
             found = _PAIR.fullmatch(text.strip())
             if found is None:
-                raise UsageError(
-                    f"{what} {text!r} is neither a number nor HEIGHTxWIDTH.",
-                    hint="write 384, or 384x512 for 384 high and 512 wide.",
-                )
+                raise _malformed(text, what)
+            if max(map(len, filter(None, found.groups()))) > len(str(LARGEST)):
+                raise _out_of_range(text, what)
             height = int(found[1])
-            return height, int(found[2]) if found[2] else height
+            width = int(found[2]) if found[2] else height
+        case bool():
+            raise _malformed(text, what)
         case int():
             height, width = text, text
+        case (int() as height, int() as width):
+            pass
         case _:
-            height, width = text
-    if height < 1 or width < 1:
-        raise UsageError(f"{what} {text!r} must be at least 1 in both directions.")
+            raise _malformed(text, what)
+    if not (1 <= height <= LARGEST and 1 <= width <= LARGEST):
+        raise _out_of_range(text, what)
     return height, width
+
+
+def _malformed(value: object, what: str) -> UsageError:
+    return UsageError(
+        f"{what} {quoted(value)} is neither a number nor HEIGHTxWIDTH.",
+        hint="write 384, or 384x512 for 384 high and 512 wide.",
+    )
+
+
+def _out_of_range(value: object, what: str) -> UsageError:
+    return UsageError(
+        f"{what} {quoted(value)} must be between 1 and {LARGEST:,} in both directions."
+    )

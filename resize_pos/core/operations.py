@@ -11,6 +11,7 @@ from resize_pos.core.conventions import Coordinates, Method, OffsetResampling, R
 from resize_pos.core.errors import UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
+from resize_pos.core.printable import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +122,16 @@ class Lengthen:
         name, colon, count = method.partition(":")
         if name not in set(LengthMethod) or (bool(colon) != (name == LengthMethod.STRETCH)):
             raise UsageError(
-                f"--length-method {method!r} is not known.",
+                f"--length-method {quoted(method)} is not known.",
                 hint="use linear, cubic, nearest, tile, keep, or stretch:K with a number for K.",
             )
-        if colon and not (count.isascii() and count.isdigit()):
+        if colon and not (count.isascii() and count.isdigit() and len(count) < 10):
             raise UsageError(
-                f"--length-method {method!r}: {count!r} is not a number of positions.",
+                f"--length-method {quoted(method)}: {quoted(count)} is not a number of positions.",
                 hint="stretch:20 keeps the first 20 positions, as Long-CLIP does.",
             )
         if fill is not None and fill not in set(Fill):
-            raise UsageError(f"--fill {fill!r} is not known.", hint=f"use {', '.join(Fill)}.")
+            raise UsageError(f"--fill {quoted(fill)} is not known.", hint=f"use {', '.join(Fill)}.")
         if fill is not None and name != LengthMethod.KEEP:
             raise UsageError("--fill belongs to --length-method keep; other methods fill nothing.")
         return cls(LengthMethod(name), Fill(fill) if fill else None, int(count) if colon else 0)

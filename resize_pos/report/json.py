@@ -17,6 +17,7 @@ from resize_pos.core.conventions import (
     RelativeConvention,
 )
 from resize_pos.core.geometry import Grid
+from resize_pos.core.options import request_values
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import LeftAlone, PositionTable, Step
@@ -94,40 +95,8 @@ def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:
 
 
 def request_document(request: Request) -> dict[str, Any]:
-    """Give the request as plain data; what was not asked for is null."""
-    sizes = {
-        "to": request.to_size,
-        "to_grid": request.to_grid,
-        "from": request.from_size,
-        "from_grid": request.from_grid,
-        "patch": request.patch,
-        "to_window": request.to_window,
-        "from_window": request.from_window,
-    }
-    patch = request.to_patch
-    return {
-        **{key: None if v is None else [v.height, v.width] for key, v in sizes.items()},
-        "prefix": request.prefix,
-        "suffix": request.suffix,
-        "family": request.family,
-        "pattern": request.pattern,
-        "axes": request.axes,
-        "like": request.like,
-        "method": request.resampling.method.value,
-        "antialias": request.resampling.antialias,
-        "relative_like": None if request.relative is None else request.relative.name,
-        "optimizer": request.optimizer,
-        "to_length": request.to_length,
-        "from_length": request.from_length,
-        "length_method": None if request.lengthen is None else request.lengthen.method_name,
-        "fill": None if request.lengthen is None else request.lengthen.fill,
-        "sincos": request.sincos,
-        "to_patch": None if patch is None else [patch.height, patch.width],
-        "to_frames": request.to_frames,
-        "to_rows": request.to_rows,
-        "reference_grids": request.reference_grids,
-        "force_interpolate": request.force_interpolate,
-    }
+    """Return the request as plain data; an option that was not given is null."""
+    return request_values(request)
 
 
 def table_document(table: PositionTable) -> dict[str, Any]:

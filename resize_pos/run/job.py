@@ -38,6 +38,7 @@ from resize_pos.containers.sources import (
     resolve_source,
 )
 from resize_pos.core.background import Beside, Promise
+from resize_pos.core.devices import CPU
 from resize_pos.core.errors import ContainerError, ResizePosError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
@@ -106,6 +107,8 @@ def run(job: Job) -> Report:
     output = _target(job, source, plan, folder)
     if output is not None:
         require_other_place(source.path, output, folder=folder)
+    if not job.dry_run:
+        _require_device(job.device)
     report = Report(
         Path(job.source),
         output,
@@ -139,6 +142,14 @@ def run(job: Job) -> Report:
         done = _copy_whole(container, output, job)
         report = replace(report, copied=done.copied, sha256=done.sha256)
     return replace(report, seconds=time.perf_counter() - started)
+
+
+def _require_device(device: str) -> None:
+    """Refuse a device that torch does not have, also if no table would be computed on it."""
+    if device != CPU:
+        from resize_pos.transforms.device import resolve_device
+
+        resolve_device(device)
 
 
 def _with_optimizers(plan: Plan, container: Container) -> Plan:

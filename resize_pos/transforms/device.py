@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.core.conventions import Resampling
-from resize_pos.core.errors import ResizePosError, UsageError
+from resize_pos.core.devices import check_device
+from resize_pos.core.errors import ResizePosError
 from resize_pos.core.geometry import Grid
 from resize_pos.transforms.kernels import operator
 
 if TYPE_CHECKING:
     import torch
-
-_DEVICE = re.compile(r"cpu|mps|cuda(?::[0-9]{1,4})?", re.ASCII)
-
-
-def check_device(text: str) -> None:
-    """Refuse what is no device name at all; whether the device exists is not asked."""
-    if _DEVICE.fullmatch(text) is None:
-        raise UsageError(
-            f"device {text!r} is not one we know.", hint="write cpu, cuda, cuda:N or mps."
-        )
 
 
 def available_devices() -> list[str]:

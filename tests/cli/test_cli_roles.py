@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from resize_pos.cli.app import main
 from resize_pos.cli.inspect import command as inspect
 from resize_pos.cli.resize import command as resize
 from tests.support.builders import flat, raw_tensors, smooth, vit, write_safetensors
+from tests.support.report_cases import GRIDS, write_case
 
 Tensors = dict[str, Any]
 
@@ -177,3 +179,31 @@ def test_the_report_and_the_inspection_list_what_is_left_alone(tmp_path: Path) -
     document = json.loads(shown.output)
     assert {entry["name"] for entry in document["left_alone"]} == set(DECOYS)
     assert document["near_misses"] == []
+
+
+@pytest.mark.parametrize("words", [["x.pt", "-n"], ["x.pt"], ["batch", "x.pt", "-o", "out", "-n"]])
+def test_a_device_that_nobody_knows_is_a_mistake_even_in_a_dry_run(
+    words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*words, "--to", "96", "--device", "tpu"])
+    assert caught.value.code == 2
+    assert "--device 'tpu' is not a known device" in capfd.readouterr().err
+
+
+def test_a_missing_device_is_refused_before_anything_is_written(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Relative tables are computed on the CPU in any case; the flag is checked all the same."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    write_case("sam", tmp_path)
+    words = [str(tmp_path / "sam.safetensors"), *GRIDS["sam"], "--device", "cuda:1"]
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 1
+    assert "device cuda:1 is not available" in capfd.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises(SystemExit) as caught:
+        main([*words, "-n"])
+    assert caught.value.code == 0

@@ -11,7 +11,7 @@ from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.request import Request
 from resize_pos.run.batch.discover import discover, is_model_folder, size_of
 from resize_pos.run.batch.jobs import collect, require_distinct
-from resize_pos.run.batch.manifest import Entry
+from resize_pos.run.batch.manifest import ManifestJob
 from resize_pos.run.job import Job
 
 REQUEST = Request.make(to="96x128")
@@ -111,7 +111,7 @@ def test_what_finds_nothing_is_noted() -> None:
         jobs("empty")
 
 
-def jobs(*words: str, entries: Sequence[Entry] = ()) -> dict[str, str]:
+def jobs(*words: str, entries: Sequence[ManifestJob] = ()) -> dict[str, str]:
     found = collect(words, entries, Path(), {"to": "96x128"}, TEMPLATE, Path("out"))
     return {str(job.source): str(job.output) for job in found.jobs}
 
@@ -159,8 +159,8 @@ def test_a_target_that_is_another_jobs_source_is_refused() -> None:
 def test_an_entry_gives_a_job_its_own_place_and_options() -> None:
     make("zoo/a.pt", "zoo/b.pt", "other/c.pt")
     entries = [
-        Entry("job 1", "other/c.pt", "renamed.pt", {"to_grid": "8x4"}),
-        Entry("job 2", "zoo", "below", {}),
+        ManifestJob("job 1", "other/c.pt", "renamed.pt", {"to_grid": "8x4"}),
+        ManifestJob("job 2", "zoo", "below", {}),
     ]
     found = collect((), entries, Path(), {"to": "96x128"}, TEMPLATE, Path("out"))
     assert {str(job.source): str(job.output) for job in found.jobs} == {
@@ -177,4 +177,4 @@ def test_an_entry_gives_a_job_its_own_place_and_options() -> None:
 def test_an_entry_stays_below_the_output_folder(output: str) -> None:
     make("a.pt")
     with pytest.raises(UsageError, match="not below --output-dir"):
-        jobs(entries=[Entry("job 1", "a.pt", output, {})])
+        jobs(entries=[ManifestJob("job 1", "a.pt", output, {})])

@@ -9,13 +9,13 @@ from hypothesis import given
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.conventions import Resampling
+from resize_pos.core.devices import check_device
 from resize_pos.core.errors import ResizePosError, UsageError
 from resize_pos.core.geometry import Grid
 from resize_pos.transforms import device as module
 from resize_pos.transforms.absolute import resize_absolute, resize_grid
 from resize_pos.transforms.device import (
     available_devices,
-    check_device,
     precision_of,
     resize_grid_on,
     resolve_device,
@@ -73,10 +73,10 @@ def test_device_names(text: str) -> None:
     "text", ["", "gpu", "CUDA", "cuda:", "cuda:-1", "cuda:x", "cpu:0", "mps:0", "cuda:1 ", "cuda\n"]
 )
 def test_malformed_devices_are_a_usage_error(text: str) -> None:
-    with pytest.raises(UsageError, match="is not one we know") as caught:
+    with pytest.raises(UsageError, match="is not a known device") as caught:
         resolve_device(text)
     assert caught.value.exit_code == 2
-    assert caught.value.hint == "write cpu, cuda, cuda:N or mps."
+    assert caught.value.hint == "use cpu, cuda, cuda:N or mps."
 
 
 @pytest.mark.parametrize("text", ["cuda:2", "mps"])

@@ -14,7 +14,7 @@ from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import make_plan
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.run.batch.discover import Found, discover
-from resize_pos.run.batch.manifest import Entry, merged
+from resize_pos.run.batch.manifest import ManifestJob, merged
 from resize_pos.run.job import Job
 
 
@@ -28,7 +28,7 @@ class Jobs:
 
 def collect(
     sources: Iterable[str],
-    entries: Sequence[Entry],
+    entries: Sequence[ManifestJob],
     manifest_dir: Path,
     options: Mapping[str, Any],
     template: Job,
@@ -107,14 +107,14 @@ def _require_output_apart(sources: Iterable[str], output_dir: Path) -> None:
             )
 
 
-def _request(entry: Entry, options: Mapping[str, Any]) -> Request:
+def _request(entry: ManifestJob, options: Mapping[str, Any]) -> Request:
     try:
         return Request.make(**merged(options, entry.options))
     except UsageError as error:
         raise UsageError(f"{entry.where}: {error.message}", error.hint) from None
 
 
-def _placed(found: Found, entry: Entry, count: int) -> Found:
+def _placed(found: Found, entry: ManifestJob, count: int) -> Found:
     """Put a job where its entry says; what a folder or a glob found goes below that."""
     if entry.output is None:
         return found

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import json
 import tomllib
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,12 +13,14 @@ from typing import Any
 
 from resize_pos.core.errors import ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.options import Kind, Option, request_options
+from resize_pos.core.printable import quoted
 from resize_pos.core.request import Request
 
 _PLACES = ("source", "output")
 
 # A job that states one of these does not inherit the others from the command line.
-_RIVALS: tuple[tuple[str, ...], ...] = (
+_EXCLUSIVE: tuple[tuple[str, ...], ...] = (
     ("to", "to_grid"),
     ("from_", "from_grid"),
     ("family", "pattern"),
@@ -31,8 +31,8 @@ _RIVALS: tuple[tuple[str, ...], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a manifest."""
+class ManifestJob:
+    """One job of a manifest."""
 
     where: str  # for messages
     source: str  # a file, a folder or a glob; relative to the manifest
@@ -40,7 +40,7 @@ class Entry:
     options: Mapping[str, Any]  # of `Request.make`
 
 
-def read_manifest(path: Path) -> tuple[Entry, ...]:
+def read_manifest(path: Path) -> tuple[ManifestJob, ...]:
     """Read a manifest; an unknown key or a malformed value is refused with its place."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -49,43 +49,47 @@ def read_manifest(path: Path) -> tuple[Entry, ...]:
             hint=f"name it {path.stem or 'jobs'}.toml",
         )
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"--manifest {path}: is not a regular file.")
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"--manifest {path}: {error.strerror}.") from error
+        raise UsageError(f"--manifest {path}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"--manifest {path}: is not UTF-8 at byte {error.start}.") from error
     try:
         entries = tuple(_entry(where, row) for where, row in reader(text))
     except ResizePosError as error:
         raise UsageError(f"--manifest {path}: {error.message}", error.hint) from error
+    except RecursionError:
+        raise UsageError(f"--manifest {path}: values are nested too deeply.") from None
     if not entries:
         raise UsageError(f"--manifest {path}: holds no job.")
     return entries
 
 
 def merged(options: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Let a job's own options take the place of the command line's."""
-    replaced = {name for rivals in _RIVALS if own.keys() & set(rivals) for name in rivals}
+    """Combine options; those of the job replace those of the command line."""
+    replaced = {name for group in _EXCLUSIVE if own.keys() & set(group) for name in group}
     kept = {name: value for name, value in options.items() if name not in replaced}
     return {**kept, **own}
 
 
-def _entry(where: str, row: Mapping[str, Any]) -> Entry:
+def _entry(where: str, row: Mapping[str, Any]) -> ManifestJob:
     options: dict[str, Any] = {}
     places: dict[str, str | None] = dict.fromkeys(_PLACES)
     for key, value in row.items():
         name = key.replace("-", "_")
         if name in _PLACES:
-            if not isinstance(value, str) or not value:
-                raise UsageError(f"{where}: {key} must be a path.")
+            if not isinstance(value, str) or not value or "\0" in value:
+                raise UsageError(f"{where}: {key} is {quoted(value)}; expected a path.")
             places[name] = value
         elif name in _options():
             known = _options()[name]
-            options[known.name] = known.read(value, f"{where}: {key}")
+            options[known.name] = _value(known, value, f"{where}: {key}")
         else:
             raise UsageError(
-                f"{where}: {key!r} is not known.",
-                hint=f"known are {', '.join([*_PLACES, *_options()])}.",
+                f"{where}: {quoted(key)} is not known.",
+                hint=f"the known keys are {', '.join([*_PLACES, *_options()])}.",
             )
     if places["source"] is None:
         raise UsageError(f"{where}: has no source.")
@@ -93,43 +97,39 @@ def _entry(where: str, row: Mapping[str, Any]) -> Entry:
         Request.make(**options)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.hint) from None
-    return Entry(where, places["source"], places["output"], options)
+    return ManifestJob(where, places["source"], places["output"], options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    name: str  # as `Request.make` calls it
-    kinds: frozenset[type]
+def _value(option: Option, value: object, where: str) -> object:
+    """Accept a typed value, or the text of a spreadsheet's cell."""
+    kinds = _TYPES[option.kind]
+    if isinstance(value, str):
+        if bool in kinds and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if option.kind is Kind.COUNT and value.isascii() and value.isdigit():
+            value = int(value) if len(value) < _MOST_DIGITS else value
+    is_pair = isinstance(value, list) and [type(part) for part in value] == [int, int]
+    if type(value) in kinds or (is_pair and option.kind in (Kind.SIZE, Kind.GRID)):
+        return value
+    expected = " or ".join(kind.__name__ for kind in kinds)
+    raise UsageError(f"{where} is {quoted(value)}; expected {expected}.")
 
-    def read(self, value: object, where: str) -> object:
-        """Take a typed value, or the text of a spreadsheet's cell."""
-        if (
-            isinstance(value, list)
-            and tuple in self.kinds
-            and [type(v) for v in value] == [int] * 2
-        ):
-            return tuple(value)
-        if type(value) in self.kinds:
-            return value
-        if isinstance(value, str):
-            if bool in self.kinds and value.lower() in ("true", "false"):
-                return value.lower() == "true"
-            if int in self.kinds and value.isascii() and value.isdigit():
-                return int(value)
-        expected = sorted(kind.__name__ for kind in self.kinds if kind is not tuple)
-        raise UsageError(f"{where} is {value!r}; expected {' or '.join(expected)}.")
+
+_MOST_DIGITS = 20
+_TYPES: Mapping[Kind, tuple[type, ...]] = {
+    Kind.SIZE: (int, str),
+    Kind.GRID: (int, str),
+    Kind.COUNT: (int,),
+    Kind.TEXT: (str,),
+    Kind.CHOICE: (str,),
+    Kind.SWITCH: (bool,),
+    Kind.FLAG: (bool,),
+}
 
 
 @cache
-def _options() -> Mapping[str, _Option]:
-    """Read off `Request.make` what a job may state, so that a new option needs no word here."""
-    hints = typing.get_type_hints(Request.make)
-    found = {}
-    for name in inspect.signature(Request.make).parameters:
-        parts = typing.get_args(hints[name]) or (hints[name],)
-        kinds = frozenset(typing.get_origin(part) or part for part in parts)
-        found[name.rstrip("_")] = _Option(name, kinds & {int, str, bool, tuple})
-    return found
+def _options() -> Mapping[str, Option]:
+    return {option.key: option for option in request_options()}
 
 
 _Rows = Iterator[tuple[str, Mapping[str, Any]]]
@@ -138,10 +138,11 @@ _Rows = Iterator[tuple[str, Mapping[str, Any]]]
 def _read_toml(text: str) -> _Rows:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or an integer with too many digits
         raise UsageError(f"{error}.") from None
-    for key in document.keys() - {"job"}:
-        raise UsageError(f"{key!r} is not known.", hint="write [[job]] for each job.")
+    for key in document:
+        if key != "job":
+            raise UsageError(f"{quoted(key)} is not known.", hint="write [[job]] for each job.")
     rows = document.get("job", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UsageError("job is not a list of tables.", hint="write [[job]] for each job.")
@@ -150,7 +151,7 @@ def _read_toml(text: str) -> _Rows:
 
 
 def _read_jsonl(text: str) -> _Rows:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

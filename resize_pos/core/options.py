@@ -1,0 +1,327 @@
+"""Every option of a conversion, declared once.
+
+This table is the only place where an option is written down. From it come: the flags of `resize`
+and `batch` (`cli/options.py`), the keyword arguments of the Python API and their documentation,
+the fields of `Request` (`core/request_fields.py`, generated), the keys of a batch manifest, and
+the request in the JSON document.
+
+To add an option: add an entry here, then run `python -m resize_pos.core.options_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from resize_pos.core.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Method
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.operations import Fill, SinCosMode
+
+
+class Kind(StrEnum):
+    """What values an option takes."""
+
+    SIZE = "size"  # pixels: 384 or 384x512
+    GRID = "grid"  # patches: 24 or 24x32
+    COUNT = "count"  # a whole number
+    TEXT = "text"
+    CHOICE = "choice"  # one of `choices`
+    SWITCH = "switch"  # --name or --no-name; neither means: not given
+    FLAG = "flag"  # given or not
+
+
+class Section(StrEnum):
+    """Options that the help shows together, and that some commands take without the others."""
+
+    TO = "to"
+    TARGET = "target"
+    SOURCE = "source"
+    METHOD = "method"
+    LENGTH = "length"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its names, the values it takes, and where its value goes."""
+
+    name: str  # the keyword argument in Python; `from_` because `from` is reserved
+    kind: Kind
+    section: Section
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    least: int = 1  # for COUNT
+    field: str | None = ""  # the field of `Request`; empty: as `name`; None: see `Joined`
+    type: str = ""  # the field's type, where it is not that of its kind
+    parse: Callable[[str], object] | None = None  # choice → the field's value
+    default: str | None = None  # for CHOICE: the field's value when it is not given
+    shown: str = ""  # the attribute that the JSON document shows; empty: the field
+    flag: str = ""  # the flag, where it is not --name; may hold a short form: "-f --force"
+
+    @property
+    def key(self) -> str:
+        """The name in manifests and in the JSON document."""
+        return self.name.rstrip("_")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """How it is written on the command line."""
+        return tuple(self.flag.split()) or (f"--{self.key.replace('_', '-')}",)
+
+    @property
+    def long_flag(self) -> str:
+        """The flag as error messages name it."""
+        return self.flags[-1]
+
+    @property
+    def request_field(self) -> str | None:
+        """The field of `Request` that holds it; None where several options make one field."""
+        return self.name if self.field == "" else self.field
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A field of `Request` that several options make together."""
+
+    field: str
+    type: str
+    default: str  # as Python source
+    options: tuple[str, ...]
+
+
+_TO, _TARGET, _SOURCE = Section.TO, Section.TARGET, Section.SOURCE
+_METHOD, _LENGTH, _RUN = Section.METHOD, Section.LENGTH, Section.RUN
+
+# The order is that of the fields of `Request`, which is the order in a converted file's record.
+OPTIONS: tuple[Option | Joined, ...] = (
+    Option(
+        "to",
+        Kind.SIZE,
+        _TO,
+        "Target image size: 384, or 384x512 (height × width); for a text model, its length.",
+        "SIZE",
+        field="to_size",
+    ),
+    Option("to_grid", Kind.GRID, _TO, "Target grid in patches, instead of --to.", "HxW"),
+    Option(
+        "from_",
+        Kind.SIZE,
+        _SOURCE,
+        "Image size of the checkpoint; optional, checked against the file.",
+        "SIZE",
+        field="from_size",
+    ),
+    Option("from_grid", Kind.GRID, _SOURCE, "Grid of the checkpoint, in patches.", "HxW"),
+    Option(
+        "patch", Kind.SIZE, _SOURCE, "Patch size in pixels; default: read from the file.", "N|HxW"
+    ),
+    Option("prefix", Kind.COUNT, _SOURCE, "Rows before the grid (cls, registers …).", "N", least=0),
+    Option("suffix", Kind.COUNT, _SOURCE, "Rows after the grid.", "N", least=0),
+    Option(
+        "family",
+        Kind.TEXT,
+        _SOURCE,
+        "Treat the table as belonging to this family (see `families`).",
+        "NAME",
+    ),
+    Option(
+        "pattern",
+        Kind.TEXT,
+        _SOURCE,
+        "Regular expression for the name of a table that no family knows; needs --axes.",
+        "REGEX",
+    ),
+    Option("axes", Kind.TEXT, _SOURCE, 'Layout of that table, such as "1 (p h w s) d".', "PATTERN"),
+    Option(
+        "method",
+        Kind.CHOICE,
+        _METHOD,
+        "Interpolation [default: bicubic].",
+        choices=tuple(method.value for method in Method),
+        field=None,
+        shown="resampling.method",
+    ),
+    Option(
+        "antialias",
+        Kind.SWITCH,
+        _METHOD,
+        "Widen the kernel when shrinking [default: yes].",
+        field=None,
+        shown="resampling.antialias",
+    ),
+    Option(
+        "like",
+        Kind.CHOICE,
+        _METHOD,
+        "Do exactly what this library does.",
+        choices=tuple(CONVENTIONS),
+    ),
+    Joined("resampling", "Resampling", "DEFAULT.resampling", ("method", "antialias", "like")),
+    Option(
+        "to_window",
+        Kind.GRID,
+        _TO,
+        "Target attention window of models such as Swin, in cells.",
+        "N|HxW",
+    ),
+    Option(
+        "from_window",
+        Kind.GRID,
+        _SOURCE,
+        "Attention window of the checkpoint, if the file does not determine it.",
+        "N|HxW",
+    ),
+    Option(
+        "relative_like",
+        Kind.CHOICE,
+        _METHOD,
+        "Resample relative tables as this library does [default: the family's own].",
+        choices=tuple(RELATIVE_CONVENTIONS),
+        field="relative",
+        type="RelativeConvention",
+        parse=RELATIVE_CONVENTIONS.__getitem__,
+        shown="relative.name",
+    ),
+    Option(
+        "optimizer",
+        Kind.CHOICE,
+        _RUN,
+        "Optimizer state of a resized table [default: resize it if the match is certain].",
+        choices=("resize", "drop"),
+    ),
+    Option("to_length", Kind.COUNT, _LENGTH, "Target length of text tables.", "N"),
+    Option(
+        "from_length",
+        Kind.COUNT,
+        _LENGTH,
+        "Length of the text tables to change; optional, checked against the file.",
+        "N",
+    ),
+    Option(
+        "length_method",
+        Kind.TEXT,
+        _LENGTH,
+        "linear, cubic, nearest, tile, keep or stretch:K; required to make a text table longer.",
+        "METHOD",
+        field=None,
+        shown="lengthen.method_name",
+    ),
+    Option(
+        "fill",
+        Kind.CHOICE,
+        _LENGTH,
+        "Values of the new positions with --length-method keep.",
+        choices=tuple(fill.value for fill in Fill),
+        field=None,
+        shown="lengthen.fill",
+    ),
+    Joined("lengthen", "Lengthen | None", "None", ("length_method", "fill")),
+    Option(
+        "sincos",
+        Kind.CHOICE,
+        _LENGTH,
+        "How fixed sin-cos tables change [default: rescaled; absolute for 1-D tables].",
+        choices=tuple(mode.value for mode in SinCosMode),
+        type="SinCosMode",
+        parse=SinCosMode,
+    ),
+    Option(
+        "to_patch",
+        Kind.SIZE,
+        _TARGET,
+        "Also change the patch size: the patch embedding is resized by pseudo-inverse.",
+        "N|HxW",
+    ),
+    Option(
+        "to_frames",
+        Kind.COUNT,
+        _TARGET,
+        "Number of frames of a video model [default: unchanged].",
+        "N",
+    ),
+    Option(
+        "to_rows",
+        Kind.COUNT,
+        _TARGET,
+        "Extend or cut tables whose rows are looked up by number.",
+        "N",
+    ),
+    Option(
+        "reference_grids",
+        Kind.CHOICE,
+        _TARGET,
+        "Grids that the library resamples at run time [default: keep].",
+        choices=("keep", "resize"),
+        default="keep",
+    ),
+    Option(
+        "force_interpolate",
+        Kind.FLAG,
+        _TARGET,
+        "Also interpolate tables for which interpolation is known to be wrong.",
+    ),
+)
+
+# How a conversion is run; none of it is part of the request. Each is a field of `Job`.
+JOB_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "device",
+        Kind.TEXT,
+        _METHOD,
+        "cpu, cuda, cuda:N or mps [default: cpu].",
+        "DEVICE",
+    ),
+    Option("force", Kind.FLAG, _RUN, "Replace an existing target or report.", flag="-f --force"),
+    Option(
+        "edit_configs",
+        Kind.SWITCH,
+        _RUN,
+        "Convert only the weights of a folder; its config files stay as they are.",
+        flag="--no-config",
+    ),
+    Option(
+        "copy", Kind.FLAG, _RUN, "Copy unchanged files; without it, large ones are hard-linked."
+    ),
+    Option(
+        "drop_extras",
+        Kind.FLAG,
+        _RUN,
+        "Leave out what the output's format cannot hold (-o NAME.safetensors).",
+    ),
+    Option("dry_run", Kind.FLAG, _RUN, "Show the plan and write nothing.", flag="-n --dry-run"),
+)
+
+
+def request_options(table: Iterable[Option | Joined] = OPTIONS) -> tuple[Option, ...]:
+    """Return the options of a request, without the fields that are made of several."""
+    return tuple(entry for entry in table if isinstance(entry, Option))
+
+
+def request_values(request: object, table: Iterable[Option | Joined] = OPTIONS) -> dict[str, Any]:
+    """Return a request as plain data, one key per option; an option that was not given is None."""
+    return {option.key: _plain(request, _path(option)) for option in request_options(table)}
+
+
+def options_help(options: Iterable[Option]) -> str:
+    """Describe options as keyword arguments, one per line."""
+    return "\n".join(f"{option.name}: {option.help}" for option in options)
+
+
+def _path(option: Option) -> str:
+    return option.shown or str(option.request_field)
+
+
+def _plain(request: object, path: str) -> object:
+    value = request
+    for name in path.split("."):
+        if value is None:
+            return None
+        value = getattr(value, name)
+    if hasattr(value, "height") and hasattr(value, "width"):
+        return [value.height, value.width]
+    return str(value) if isinstance(value, str) else value
+
+
+OPTION_BY_NAME: Mapping[str, Option] = {option.name: option for option in request_options()}

@@ -1,0 +1,105 @@
+"""Write `core/request_fields.py` from the table: `python -m resize_pos.core.options_source`.
+
+A type checker cannot follow classes that are made at run time, so the fields and the keyword
+arguments are generated as source. A test compares the file with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from resize_pos.core.options import JOB_OPTIONS, OPTIONS, Joined, Kind, Option
+
+TARGET = Path(__file__).with_name("request_fields.py")
+
+_ARGUMENT = {
+    Kind.SIZE: "SizeLike",
+    Kind.GRID: "GridLike",
+    Kind.COUNT: "int",
+    Kind.TEXT: "str",
+    Kind.CHOICE: "str",
+    Kind.SWITCH: "bool",
+    Kind.FLAG: "bool",
+}
+_FIELD = {**_ARGUMENT, Kind.SIZE: "Size", Kind.GRID: "Grid"}
+
+_HEAD = '''\
+"""Generated from the table in `core/options.py`. Do not edit.
+
+`python -m resize_pos.core.options_source` writes this file.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from resize_pos.core.conventions import DEFAULT, RelativeConvention, Resampling
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size
+from resize_pos.core.operations import Lengthen, SinCosMode
+
+SizeLike = int | str | tuple[int, int] | Size
+GridLike = int | str | tuple[int, int] | Grid
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFields:
+    """What is asked for, parsed; None: not given."""
+
+'''
+
+
+def source(
+    table: Iterable[Option | Joined] = OPTIONS, job_options: Iterable[Option] = JOB_OPTIONS
+) -> str:
+    """Return the module's text."""
+    entries = tuple(table)
+    arguments = [entry for entry in entries if isinstance(entry, Option)]
+    lines = [*_fields(entries)]
+    lines += _typed_dict(
+        "Options",
+        "Keyword arguments that the API and the command line share; None: not given.",
+        [option for option in arguments if option.name != "to"],
+    )
+    lines += _typed_dict(
+        "RequestOptions(Options)",
+        "All of them, with the target size.",
+        [option for option in arguments if option.name == "to"],
+    )
+    lines += _typed_dict(
+        "ResizeOptions(Options)", "Those, and how a conversion is run.", tuple(job_options)
+    )
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+def _fields(entries: Iterable[Option | Joined]) -> Iterator[str]:
+    for entry in entries:
+        if isinstance(entry, Joined):
+            yield f"    {entry.field}: {entry.type} = {entry.default}"
+        elif entry.request_field is not None:
+            yield f"    {entry.request_field}: {_field_type(entry)}"
+
+
+def _field_type(option: Option) -> str:
+    if option.kind is Kind.FLAG:
+        return "bool = False"
+    if option.default is not None:
+        return f'str = "{option.default}"'
+    return f"{option.type or _FIELD[option.kind]} | None = None"
+
+
+def _typed_dict(name: str, words: str, options: Iterable[Option]) -> Iterator[str]:
+    base = name.replace("(", " ").replace(")", "").split()
+    parents = base[1] if len(base) > 1 else "TypedDict"
+    yield ""
+    yield ""
+    yield f"class {base[0]}({parents}, total=False):"
+    yield f'    """{words}"""'
+    yield ""
+    for option in options:
+        yield f"    {option.name}: {_ARGUMENT[option.kind]} | None"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(source(), encoding="utf-8")
