@@ -26,6 +26,7 @@ _PLAIN: Mapping[str, Kind] = {
 _BOUNDS = ("pad_size", "max_image_size", "image_size")
 # Frequency × time, of the audio spectrogram transformer.
 _SPECTROGRAMS, _SIDES = "ASTFeatureExtractor", ("num_mel_bins", "max_length")
+_MOST_PIXELS = 2**31
 # A fixed fraction of the image: SAM's masks.
 _FRACTIONS = ("mask_size", "mask_pad_size")
 
@@ -94,17 +95,17 @@ def _before_crop(value: Any, crop: Size, new: Size) -> Any:
     """The resize before a crop: in the old ratio to it, so that it covers any image."""
     tall, wide = new.height / crop.height, new.width / crop.width
     if isinstance(value, dict) and set(value) == {"shortest_edge"}:
-        return {"shortest_edge": _edge(value["shortest_edge"], crop, new)}
+        edge = _edge(value["shortest_edge"], crop, new)
+        return None if edge is None else {"shortest_edge": edge}
     if isinstance(value, dict) and set(value) == {"height", "width"}:
-        return {
-            **value,
-            "height": _scaled(value["height"], tall),
-            "width": _scaled(value["width"], wide),
-        }
-    return _edge(value, crop, new) if type(value) is int else None
+        height, width = _scaled(value["height"], tall), _scaled(value["width"], wide)
+        if height is None or width is None:
+            return None
+        return {**value, "height": height, "width": width}
+    return _edge(value, crop, new)
 
 
-def _edge(edge: int, crop: Size, new: Size) -> int:
+def _edge(edge: object, crop: Size, new: Size) -> int | None:
     return _scaled(edge, max(new.height, new.width) / max(crop.height, crop.width))
 
 
@@ -128,9 +129,14 @@ def _fraction(value: Any, old: Size, new: Size) -> Any:
     return None if height is None or width is None else {**value, "height": height, "width": width}
 
 
-def _part(part: int, old: int, new: int) -> int | None:
+def _part(part: object, old: int, new: int) -> int | None:
+    if type(part) is not int or part < 1:
+        return None
     return new * part // old if old % part == 0 and new % (old // part) == 0 else None
 
 
-def _scaled(value: int, ratio: float) -> int:
+def _scaled(value: object, ratio: float) -> int | None:
+    """Scale a number of pixels; anything else in its place is left alone."""
+    if type(value) is not int or not 0 < value < _MOST_PIXELS:
+        return None
     return int(value * ratio + 0.5)

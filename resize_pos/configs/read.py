@@ -133,7 +133,8 @@ def stated(
         found = follow(document, section)
         if not isinstance(found, dict) or found.get(place.key) is None:
             continue
-        types = {document.get("model_type"), found.get("model_type")}
+        stated_types = (document.get("model_type"), found.get("model_type"))
+        types = {name for name in stated_types if isinstance(name, str)}
         if not place.models or types & place.models:
             yield (*section, place.key), found[place.key]
 

@@ -6,7 +6,6 @@ are needed, and what an error means.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from resize_pos.containers.io.link_or_copy import require_bare
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import parse
 
 # A path library turns hf:// into hf:/, so both are read.
 _URL = re.compile(r"hf:/{1,2}(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
@@ -153,8 +153,8 @@ def choose_others(files: Iterable[str]) -> list[str]:
 def shard_names(index: Path, files: Sequence[str]) -> list[str]:
     """Read the names of the shards off an index; each must be a file of the repository."""
     try:
-        homes = json.loads(index.read_bytes())["weight_map"].values()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        homes = parse(index.read_bytes())["weight_map"].values()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContainerError(f"{index.name}: is not an index of shards.") from error
     names = sorted({require_bare(home, index.name) for home in homes})
     missing = [name for name in names if name not in files]

@@ -27,6 +27,7 @@ Opener = Callable[[Path], Container]
 
 _INDEX = re.compile(r".+\.index(\.[\w-]+)?\.json")
 _SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(?P<variant>\.[\w-]+)?\.\w+")
+_LARGEST_TOTAL = 2**63
 _LARGEST_INDEX = 256 * 2**20
 
 
@@ -51,7 +52,10 @@ class ShardedCheckpoint:
         """Read the index and the header of every shard; refuse any disagreement."""
         text, homes = _read_index(path)
         names = list(dict.fromkeys(homes.values()))
-        missing = [name for name in names if not (path.parent / name).is_file()]
+        nested = next((name for name in names if is_index(Path(name))), None)
+        if nested is not None:
+            raise ContainerError(f"{path.name}: names {nested}, which is an index, as a shard.")
+        missing = [name for name in names if not _is_file(path.parent / name)]
         if missing:
             raise ContainerError(
                 f"{path.name}: {len(missing)} of {len(names)} shards are missing, the first is "
@@ -145,9 +149,17 @@ class ShardedCheckpoint:
         text = self._text
         for key, difference in grown.items():
             old = metadata.get(key) if isinstance(metadata, dict) else None
-            if difference and isinstance(old, int | float) and not isinstance(old, bool):
-                text = replace_value(text, ("metadata", key), old + difference)
+            number = old if type(old) in (int, float) else None
+            if difference and number is not None and abs(number) < _LARGEST_TOTAL:
+                text = replace_value(text, ("metadata", key), number + difference)
         return text
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # its name is too long, or it is a link to itself
+        return False
 
 
 def _read_index(path: Path) -> tuple[str, dict[str, str]]:
@@ -160,7 +172,7 @@ def _read_index(path: Path) -> tuple[str, dict[str, str]]:
         raise missing(path) from None
     except OSError as error:
         raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ContainerError(f"{path.name}: is not JSON: {error}.") from error
     found = document.get("weight_map") if isinstance(document, dict) else None
     if not isinstance(found, dict) or not found:

@@ -16,6 +16,7 @@ from resize_pos.core.fast_dataclass import dataclass
 Path = tuple[str, ...]
 
 _decoder = JSONDecoder()
+_MOST_DIGITS = 300
 _SPACE = " \t\n\r"
 
 
@@ -29,9 +30,19 @@ class _Member:
     end: int
 
 
-def parse(text: str) -> Any:
+def parse(text: str | bytes) -> Any:
     """Read JSON text; a ValueError says what is wrong with it."""
-    return json.loads(text)
+    try:
+        return json.loads(text, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _integer(text: str) -> int:
+    """Refuse numbers that neither `float` nor `str` can convert."""
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"it holds a number with {len(text)} digits")
+    return int(text)
 
 
 def replace_value(text: str, path: Path, value: Any) -> str:

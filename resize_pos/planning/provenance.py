@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
 from resize_pos.core.geometry import Grid
+from resize_pos.core.json_edit import parse
 from resize_pos.core.request import Request
 from resize_pos.planning.grid_solver import Geometry
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from resize_pos.planning.plan import Plan
 
 KEY = "resize_pos"
+_LARGEST = 2**31
 
 
 def record(
@@ -53,9 +55,9 @@ def request_record(request: Request) -> Mapping[str, Any]:
 def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any]] | None:
     """Read back version and request; a record from before requests were recorded has none."""
     try:
-        document = json.loads(metadata.get(KEY, "{}"))
+        document = parse(metadata.get(KEY, "{}"))
         version, request = document["version"], document["request"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return None
     return (version, request) if isinstance(version, str) and isinstance(request, dict) else None
 
@@ -97,17 +99,23 @@ def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
 def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
     """Read back the grids that an earlier conversion recorded; anything malformed says nothing."""
     try:
-        document = json.loads(metadata.get(KEY, "{}"))
+        document = parse(metadata.get(KEY, "{}"))
         tables = document["tables"].items()
         return {
             str(name): Geometry(
-                int(entry["prefix"]),
-                Grid(int(entry["to"][0]), int(entry["to"][1])),
-                int(entry["suffix"]),
+                _count(entry["prefix"], 0),
+                Grid(_count(entry["to"][0]), _count(entry["to"][1])),
+                _count(entry["suffix"], 0),
                 ("recorded in the file by an earlier conversion",),
-                int(entry.get("frames", 1)),
+                _count(entry.get("frames", 1)),
             )
             for name, entry in tables
         }
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return {}
+
+
+def _count(value: object, least: int = 1) -> int:
+    if type(value) is not int or not least <= value < _LARGEST:
+        raise ValueError(f"{value!r} is not a number of rows")
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,12 +84,15 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _open(path: Path, channels: int) -> Image:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(path) as picture:
-            return picture.convert("L" if channels == 1 else "RGB")
-    except (OSError, UnidentifiedImageError) as error:
+        with warnings.catch_warnings():
+            # More pixels than any photograph has: a small file that would fill the memory.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as picture:
+                return picture.convert("L" if channels == 1 else "RGB")
+    except Exception as error:  # the decoders of Pillow have no exception in common
         raise ResizePosError(f"{path}: not an image that can be read ({error}).") from error
 
 

@@ -227,7 +227,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "version": (npy(b"{}", version=b"\x09\x00"), "version 9.0"),
     "call": (
         npy(b"{'descr': __import__('os').getcwd(), 'fortran_order': False, 'shape': ()}"),
-        "plain values",
+        "makes no sense",
     ),
     "not a dictionary": (npy(b"[1, 2]"), "does not state"),
     "missing": (npy(b"{'descr': '<f4'}"), "does not state"),
@@ -240,7 +240,17 @@ BROKEN: dict[str, tuple[bytes, str]] = {
         "takes 12 bytes",
     ),
     "cut": (b"\x93NUMPY\x01\x00\xff\x00{", "ends inside its header"),
-    "deep": (npy(b"(" * 50_000), "plain values"),
+    "deep": (npy(b"(" * 50_000), "does not state"),
+    "no tuple": (npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (3)}"), "no tuple"),
+    "twice": (npy(b"{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), "does not state"),
+    "axes": (
+        npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"1," * 65 + b")}"),
+        "65 axes",
+    ),
+    "digits": (
+        npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"9" * 4301 + b",)}"),
+        "makes no sense",
+    ),
     "long": (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f", "claims 2147483647 bytes"),
 }
 

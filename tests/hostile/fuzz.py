@@ -1,8 +1,8 @@
 """The recorded run: `python -m tests.hostile.fuzz --inputs 200000 --output figures.json`.
 
-Counts, for every parser, the inputs, the exceptions that are not ours, and the inputs that took more
-than five seconds; keeps the longest time and the largest growth of the process in memory. An input
-that fails is saved beside the figures.
+Counts, for every parser, the inputs, the exceptions that are not ours, and the inputs that took
+more than five seconds; keeps the longest time and the largest growth of the process in memory. An
+input that fails is saved if `--saved` names a folder.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def main(arguments: list[str]) -> int:
         began = time.perf_counter()
         figures = run(parser, chosen.inputs, chosen.seed, chosen.saved)
         figures["seconds"] = round(time.perf_counter() - began, 1)
-        print(json.dumps(figures, indent=1), flush=True)
+        sys.stdout.write(json.dumps(figures, indent=1) + "\n")
+        sys.stdout.flush()
         found.append(figures)
         if chosen.output is not None:
             chosen.output.write_text(json.dumps(found, indent=1) + "\n")

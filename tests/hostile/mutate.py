@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -159,11 +160,16 @@ def random_opcode(random: Random) -> bytes:
     return random.choice(odd)
 
 
+@lru_cache(maxsize=64)
+def _opcodes(data: bytes) -> tuple[bytes, ...]:
+    return tuple(data[begin:end] for _, _, begin, end in operations(data))
+
+
 def mutate_pickle(random: Random, data: bytes) -> bytes:
     """Delete, repeat, move, replace or add opcodes; sometimes break the bytes, too."""
     if random.random() < 0.25:
         return mutate_bytes(random, data)
-    parts = [data[begin:end] for _, _, begin, end in operations(data)]
+    parts = list(_opcodes(data))
     for _ in range(random.choice((1, 1, 2, 4))):
         at = random.randrange(max(len(parts), 1))
         kind = random.randrange(5)

@@ -154,7 +154,7 @@ def script_seed() -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.jit.save(torch.jit.script(Model()), buffer)  # type: ignore[no-untyped-call]
+        torch.jit.save(torch.jit.script(Model()), buffer)
     return buffer.getvalue()
 
 
@@ -310,9 +310,9 @@ def look(path: Path, folder: Path, random: Random) -> None:
     for name in list(container.tensors)[:3]:
         if container.tensors[name].nbytes <= 1 << 20:
             container.read(name)
-    if random.random() < 0.1:
+    if random.random() < 0.04:
         inspect_checkpoint(path)
-    if random.random() < 0.1:
+    if random.random() < 0.04:
         suffix = random.choice((".safetensors", path.suffix)) if path.is_file() else ""
         target = folder / f"out{suffix}"
         resize_checkpoint(path, **REQUEST, output=target, force=True, drop_extras=True)
@@ -398,6 +398,11 @@ def _read_provenance(data: bytes, folder: Path, random: Random) -> None:
     recorded_request(metadata)
 
 
+@cache
+def _pickles() -> tuple[bytes, ...]:
+    return tuple(_part(_records(seed), "data.pkl") for seed in torch_pickles())
+
+
 PARSERS: tuple[Parser, ...] = (
     Parser("safetensors", _mutated_safetensors, _file(".safetensors")),
     Parser("torch zip", lambda r: _mutated_zip(r, torch_pickles()), _file(".pth")),
@@ -413,11 +418,6 @@ PARSERS: tuple[Parser, ...] = (
     Parser("ledger", lambda r: mutate_json(r, _LEDGER) + b"\n", _read_ledger),
     Parser("provenance", lambda r: mutate_json(r, _record()), _read_provenance),
 )
-
-
-@cache
-def _pickles() -> tuple[bytes, ...]:
-    return tuple(_part(_records(seed), "data.pkl") for seed in torch_pickles())
 
 
 def attempt(parser: Parser, data: bytes, folder: Path, random: Random) -> BaseException | None:

@@ -23,6 +23,11 @@ _ZIP64 = 1  # the id of the extra field with 64-bit numbers
 _ENCRYPTED, _DESCRIPTOR = 0x01, 0x08
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
+# What `zipfile` raises for a directory that is damaged; offsets may be beyond any file.
+DAMAGES = (
+    *(zipfile.BadZipFile, struct.error, ValueError, EOFError),
+    *(NotImplementedError, OverflowError),
+)
 LONGEST_COMMENT = _LIMIT16
 
 
@@ -41,7 +46,7 @@ def read_members(file: BinaryIO) -> tuple[list[Member], bytes]:
         with zipfile.ZipFile(file) as archive:
             infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
             comment, directory = archive.comment, archive.start_dir
-    except (zipfile.BadZipFile, struct.error, ValueError, EOFError, NotImplementedError) as error:
+    except DAMAGES as error:
         raise ContainerError(f"the archive is damaged: {error}.") from error
     repeated = [name for name, n in Counter(info.filename for info in infos).items() if n > 1]
     if repeated:

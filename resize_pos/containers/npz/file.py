@@ -7,7 +7,6 @@ tensor in every loader; a comment that somebody else wrote is left alone.
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import math
@@ -20,9 +19,17 @@ from typing import IO, TYPE_CHECKING, Any
 
 from resize_pos.containers.base import Copied, missing
 from resize_pos.containers.io.splice import write_spliced
-from resize_pos.containers.npz.archive import LONGEST_COMMENT, Member, lay_out, read_members
+from resize_pos.containers.npz.archive import (
+    DAMAGES,
+    LONGEST_COMMENT,
+    Member,
+    lay_out,
+    read_members,
+)
+from resize_pos.containers.npz.header import parse_header
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import parse
 from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".npy"
 _MAGIC = b"\x93NUMPY"
+_MOST_UNPACKED, _MOST_RATIO = 32 << 20, 10  # bytes, and times the packed size
 _LONGEST_HEADER = 1 << 16
 _DESCR = re.compile(r"(?P<order>[<>|=])(?P<kind>[a-zA-Z])(?P<bytes>\d+)")
 
@@ -112,11 +120,12 @@ class NpzFile:
         self._require_unchanged()
         content = self._unpacked(array)
         dtype = numpy_dtype(array.info.dtype)
-        flat = np.frombuffer(content, np.uint8, offset=array.offset).copy().view(dtype)
+        flat = np.frombuffer(content, np.uint8, offset=array.offset).view(dtype)
         if array.descr[0] == ">":
             flat = flat.byteswap()
         shaped = flat.reshape(array.info.shape, order="F" if array.fortran else "C")
-        return np.ascontiguousarray(shaped)
+        whole = np.ascontiguousarray(shaped)
+        return whole if whole.flags.writeable else whole.copy()
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Tell how large the file becomes, if what changes could not be compressed."""
@@ -155,6 +164,12 @@ class NpzFile:
         return self._arrays[name]
 
     def _unpacked(self, array: _Array) -> bytes:
+        packed, size = array.member.info.compress_size, array.member.info.file_size
+        if size > _MOST_UNPACKED + _MOST_RATIO * packed:
+            raise ContainerError(
+                f"{self.path.name}: {array.info.name}: {packed} bytes would unpack to {size}, "
+                "which no trained table does."
+            )
         try:
             with zipfile.ZipFile(self.path) as archive:
                 return archive.read(array.member.info.filename)
@@ -204,7 +219,7 @@ def is_npz(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith(_SUFFIX) for name in archive.namelist())
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+    except (OSError, *DAMAGES):
         return False
 
 
@@ -215,8 +230,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 def _record(comment: bytes) -> dict[str, str]:
     try:
-        found = json.loads(comment)
-    except (ValueError, RecursionError):
+        found = parse(comment)
+    except ValueError:
         return {}
     strings = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
     return found if strings else {}
@@ -260,10 +275,11 @@ def _read_header(name: str, member: Member, file: IO[bytes]) -> _Array | None:
     encoded = file.read(length)
     if len(encoded) < length:
         raise ContainerError("the member ends inside its header.")
-    descr, fortran, shape = _parse_header(encoded, version)
-    code = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
+    text = encoded.decode("utf-8" if version == (3, 0) else "latin-1", "replace")
+    descr, fortran, shape = parse_header(text)
+    code = _DESCR.fullmatch(descr) if descr is not None else None
     dtype = _NAMES.get(f"{code['kind']}{code['bytes']}") if code else None
-    if dtype is None or not isinstance(descr, str):
+    if dtype is None or descr is None:
         return None  # objects, strings, records: carried over
     info = TensorInfo(name, shape, dtype)
     offset = len(start) + size + length
@@ -273,18 +289,3 @@ def _read_header(name: str, member: Member, file: IO[bytes]) -> _Array | None:
             f"{member.info.file_size - offset}."
         )
     return _Array(member, version, descr, fortran, info, offset)
-
-
-def _parse_header(encoded: bytes, version: tuple[int, int]) -> tuple[object, bool, tuple[int, ...]]:
-    try:
-        text = encoded.decode("utf-8" if version == (3, 0) else "latin-1")
-        header = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ContainerError("the header is not a dictionary of plain values.") from error
-    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
-        raise ContainerError("the header does not state descr, fortran_order and shape.")
-    shape, fortran = header["shape"], header["fortran_order"]
-    sizes = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
-    if not sizes or not isinstance(fortran, bool):
-        raise ContainerError(f"shape {shape!r} or fortran_order {fortran!r} makes no sense.")
-    return header["descr"], fortran, shape

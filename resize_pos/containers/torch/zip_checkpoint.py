@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from functools import cache, lru_cache, partial
@@ -29,6 +28,7 @@ from resize_pos.containers.zip.records import (
 from resize_pos.core.background import Beside
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import parse
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -288,8 +288,8 @@ def _read_note(archive: Archive) -> Mapping[str, str]:
     if NOTE not in archive.records:
         return {}
     try:
-        note = json.loads(archive.content(NOTE, _LARGEST_NOTE))
-    except (ValueError, RecursionError, ContainerError):
+        note = parse(archive.content(NOTE, _LARGEST_NOTE))
+    except (ValueError, ContainerError):
         return {}
     if not isinstance(note, dict):
         return {}

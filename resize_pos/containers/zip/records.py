@@ -185,6 +185,8 @@ def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _with_local(file: BinaryIO, entry: _Entry, end: int) -> Record:
+    if entry.start + LOCAL.size > end:  # a 64-bit offset may be beyond what a file can have
+        raise ContainerError(f"the record {entry.name!r} has no header.", DAMAGED)
     file.seek(entry.start)
     fixed = file.read(LOCAL.size)
     if len(fixed) < LOCAL.size or fixed[:4] != b"PK\x03\x04":

@@ -19,6 +19,7 @@ from typing import Any, Self, TextIO
 from resize_pos.containers.io.atomic_output import output_error
 from resize_pos.core.errors import OutputError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import parse
 
 NAME = ".resize-pos-batch.jsonl"
 
@@ -79,11 +80,11 @@ class Ledger:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         self._torn = bool(text) and not text.endswith("\n")  # cut off by a kill
         for line in text.splitlines():
-            with contextlib.suppress(ValueError, TypeError):
-                entry = Entry(**json.loads(line))
+            entry = _entry(line)
+            if entry is not None and entry.order:
                 self.entries[entry.target] = entry
-                if not entry.order:
-                    del self.entries[entry.target]
+            elif entry is not None:
+                self.entries.pop(entry.target, None)
 
     def __enter__(self) -> Self:
         """Open for writing; refuse when another run writes to the same folder."""
@@ -124,6 +125,42 @@ class Ledger:
         assert self._file is not None
         self._file.write(json.dumps(asdict(entry), separators=(",", ":")) + "\n")
         self._file.flush()
+
+
+_TYPES: Mapping[str, type] = {
+    "target": str,
+    "order": dict,
+    "done": bool,
+    "source": str,
+    "source_stamp": str,
+    "target_stamp": str,
+    "outcome": dict,
+}
+_OUTCOME_TYPES: Mapping[str, type] = {"verdict": str, "checks": list, "sha256": str}
+
+
+def _entry(line: str) -> Entry | None:
+    """Read one line; None if it is no entry: cut off by a kill, or edited by somebody."""
+    try:
+        found = parse(line)
+        entry = Entry(**found)
+    except (ValueError, TypeError):
+        return None
+    if not all(isinstance(getattr(entry, name), kind) for name, kind in _TYPES.items()):
+        return None
+    if not isinstance(entry.order.get("request", {}), dict):
+        return None
+    for name, kind in _OUTCOME_TYPES.items():
+        if not isinstance(entry.outcome.get(name), kind | None):
+            return None
+    checks = entry.outcome.get("checks") or []
+    return entry if all(map(_is_check, checks)) else None
+
+
+def _is_check(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name), str) for name in ("level", "detail")
+    )
 
 
 def _lock(file: TextIO, folder: Path) -> None:
