@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any
 
 from resize_pos.core.errors import ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import parse
 from resize_pos.core.options import Kind, Option, request_options
 from resize_pos.core.printable import quoted
 from resize_pos.core.request import Request
@@ -140,6 +140,8 @@ def _read_toml(text: str) -> _Rows:
         document = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or an integer with too many digits
         raise UsageError(f"{error}.") from None
+    except RecursionError:
+        raise UsageError("it is nested too deeply.") from None
     for key in document:
         if key != "job":
             raise UsageError(f"{quoted(key)} is not known.", hint="write [[job]] for each job.")
@@ -155,7 +157,7 @@ def _read_jsonl(text: str) -> _Rows:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse(line)
         except ValueError as error:
             raise UsageError(f"line {number}: {error}.") from None
         if not isinstance(row, dict):
