@@ -149,8 +149,8 @@ def _show_note(group: Group[TableReport]) -> None:
 def _show_detail(group: Group[TableReport]) -> None:
     """Print the evidence, every check and every measure of the table that stands for its group."""
     table = group.shown
-    say("  ", (table.step.table.name, "bold"))
-    for line in table.step.table.evidence:
+    say("  ", (table.step.name, "bold"))
+    for line in table.step.evidence:
         tell(line, indent=4, lead=["evidence: "])
     for check in table.checks:
         show_check(check, indent=4)

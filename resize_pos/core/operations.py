@@ -225,4 +225,32 @@ class SetLength:
         return "rows kept, the last one repeated"
 
 
-Operation = Resample | ResampleOffsets | Rebuild | Lengthen | SinCos | ResampleKernel | SetLength
+TableOperation = (
+    Resample | ResampleOffsets | Rebuild | Lengthen | SinCos | ResampleKernel | SetLength
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeState:
+    """Resize an optimizer's state as its table is; state that is nowhere negative stays so.
+
+    Adam takes the square root of its second moments, and bicubic interpolation can undershoot.
+    """
+
+    how: TableOperation
+
+    @property
+    def resampling(self) -> Resampling | OffsetResampling | None:
+        """The interpolation that it is, where it is one."""
+        return self.how.resampling
+
+    @property
+    def method_name(self) -> str:
+        """How the report names it."""
+        return self.how.method_name
+
+    def __str__(self) -> str:
+        return f"{self.how}, no new negative values"
+
+
+Operation = TableOperation | ResizeState

@@ -16,14 +16,6 @@ from resize_pos.families.windows import Reach
 
 
 @dataclass(frozen=True, slots=True)
-class StateOf:
-    """What an optimizer's tensor belongs to."""
-
-    table: str  # the parameter whose state it is
-    entry: str  # where all the state of that parameter lies
-
-
-@dataclass(frozen=True, slots=True)
 class PositionTable:
     """A position tensor, what it is, and how its rows are to be read."""
 
@@ -38,7 +30,6 @@ class PositionTable:
     evidence: tuple[str, ...] = ()
     follows: str | None = None  # the table whose geometry this one shares
     reach: Reach | None = None  # what is known of a relative table's window
-    state: StateOf | None = None  # set: not a table, but an optimizer's state of one
     fixed: SinCosTable | None = None  # the sin-cos formula that its values follow
     window: Size | None = None  # what one cell sees, where patches overlap
     frames: int = 1  # grids in the table, one per frame or tube of frames
@@ -69,11 +60,6 @@ class PositionTable:
         return self.tiling.pixels(self.grid)
 
     @property
-    def kind(self) -> str:
-        """What it is, for the report: its role, or that it is an optimizer's."""
-        return self.role.value if self.state is None else "optimizer"
-
-    @property
     def length(self) -> int:
         """Positions of a 1-D table, as the model counts them: without prefix and suffix."""
         return self.grid.cells
@@ -98,8 +84,17 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class OptimizerTensor:
+    """A tensor of an optimizer's state that belongs to a position table."""
+
+    tensor: TensorInfo
+    entry: str  # the name under which all state of that table is stored
+    evidence: tuple[str, ...]  # why it belongs to the table
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One table and what is to become of it."""
+    """What is done to one tensor: to a table, or to an optimizer's state of it."""
 
     table: PositionTable
     action: Action
@@ -109,6 +104,27 @@ class Step:
     reason: str
     own_convention: str | None = None  # the family's own, where it differs from what is done
     frames: int = 1  # after the step
+    state: OptimizerTensor | None = None  # set: the step changes this tensor, not the table
+
+    @property
+    def tensor(self) -> TensorInfo:
+        """The tensor that the step is about."""
+        return self.table.tensor if self.state is None else self.state.tensor
+
+    @property
+    def name(self) -> str:
+        """The name of that tensor."""
+        return self.tensor.name
+
+    @property
+    def kind(self) -> str:
+        """What it is, for the report: the table's role, or that it is an optimizer's."""
+        return self.table.role.value if self.state is None else "optimizer"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What its geometry was concluded from."""
+        return self.table.evidence if self.state is None else self.state.evidence
 
 
 def stored_grid(role: Role, grid: Grid) -> Grid:

@@ -61,7 +61,7 @@ class Plan:
     @property
     def drops(self) -> tuple[str, ...]:
         """The entries of optimizers that are taken out."""
-        states = (step.table.state for step in self.steps if step.action is Action.DROP)
+        states = (step.state for step in self.steps if step.action is Action.DROP)
         return tuple(dict.fromkeys(state.entry for state in states if state is not None))
 
 

@@ -32,7 +32,7 @@ def record(
         "to": str(plan.to_size) if plan.to_size else None,
         "method": sorted({str(step.operation) for step in steps}),
         "tables": {
-            step.table.name: {
+            step.name: {
                 "from": [step.table.grid.height, step.table.grid.width],
                 "to": [step.target.height, step.target.width],
                 "prefix": step.table.prefix,
@@ -89,7 +89,7 @@ def digest(tensors: Mapping[str, TensorInfo], data: Mapping[str, bytes]) -> str:
 def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
     """Give what the tables become, for a container that has no place for a record."""
     return {
-        step.table.name: Geometry(
+        step.name: Geometry(
             step.table.prefix, step.target, step.table.suffix, ("as it was planned",)
         )
         for step in plan.steps

@@ -71,7 +71,7 @@ def _html(report: Report, command: str | None) -> str:
     from resize_pos.report.page import resize_page
 
     figures = {
-        table.step.table.name: draw(table.pictures, table.step.table.role)
+        table.step.name: draw(table.pictures, table.step.table.role)
         for table in report.tables
         if table.pictures is not None
     }

@@ -57,12 +57,12 @@ class Group(Generic[Table]):
     @property
     def name(self) -> str:
         """Name the first one, and how many go with it."""
-        return and_alike(self.step.table.name, len(self.tables))
+        return and_alike(self.step.name, len(self.tables))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every name."""
-        return tuple(table.step.table.name for table in self.tables)
+        return tuple(table.step.name for table in self.tables)
 
     @property
     def changes(self) -> bool:
@@ -105,6 +105,8 @@ def grouped(tables: Iterable[Table]) -> tuple[Group[Table], ...]:
 
 def _key(step: Step) -> tuple[object, ...]:
     return (
+        step.kind,
+        step.tensor.dtype,
         *likeness(step.table),
         _turned(step.target),
         step.action,
@@ -117,7 +119,7 @@ def _key(step: Step) -> tuple[object, ...]:
 def likeness(table: PositionTable) -> tuple[object, ...]:
     """Give what tables have in common that are one kind and have one geometry."""
     return (
-        table.kind,
+        table.role,
         table.family.source,  # a vertical and a horizontal table are two families of one source
         table.prefix,
         table.suffix,
@@ -200,7 +202,7 @@ def reasons_in_words(groups: Sequence[Group[Table]]) -> tuple[Check, ...]:
 
 
 def _of(group: Group[Table], judged: Sequence[Group[Table]], detail: str) -> str:
-    return f"{group.step.table.name}: {detail}" if len(judged) > 1 else detail
+    return f"{group.step.name}: {detail}" if len(judged) > 1 else detail
 
 
 def _signed(change: float) -> str:

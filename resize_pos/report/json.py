@@ -104,7 +104,7 @@ def table_document(table: PositionTable) -> dict[str, Any]:
     return {
         "name": table.name,
         "family": table.family.name,
-        "kind": table.kind,
+        "kind": table.role.value,
         "dtype": table.tensor.dtype,
         "from": _extent(table, table.grid, table.tensor.shape, table.frames),
         "prefix": table.prefix,
@@ -135,9 +135,12 @@ def _table_report(report: TableReport) -> dict[str, Any]:
     operation = step.operation
     resampling = None if operation is None else operation.resampling
     described = table_document(step.table)
-    evidence = described.pop("evidence")
+    described.pop("evidence")
     return {
         **described,
+        "name": step.name,
+        "kind": step.kind,
+        "dtype": step.tensor.dtype,
         "action": step.action.value,
         "to": _extent(step.table, step.target, step.target_shape, step.frames),
         "method": None if operation is None else operation.method_name,
@@ -145,7 +148,7 @@ def _table_report(report: TableReport) -> dict[str, Any]:
         "convention": _convention(step),
         "own_convention": step.own_convention,
         "reason": step.reason,
-        "evidence": evidence,
+        "evidence": list(step.evidence),
         "measures": dict(report.measures),
         "conventions": [peer_document(peer) for peer in report.peers],
         "checks": checks_document(report.checks),

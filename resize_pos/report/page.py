@@ -192,7 +192,7 @@ def section(
     return Section(
         group.names[0],
         group.names[1:],
-        step.table.name,
+        step.name,
         change_words(step),
         treatment_words(step) if words is None else words,
         (*_facts(step), *((("measured", f"{group.sample} alike"),) if group.sample else ())),

@@ -91,7 +91,7 @@ class Report:
         resized = [
             t.step.table
             for t in self.tables
-            if t.step.action is Action.RESIZE and t.step.table.state is None
+            if t.step.action is Action.RESIZE and t.step.state is None
         ]
         names = tuple(dict.fromkeys(self.copies.get(table.name, table.name) for table in resized))
         if not names:

@@ -24,7 +24,6 @@ from resize_pos.quality.verdict import judge, judge_limits
 from resize_pos.report.groups import grouped
 from resize_pos.report.report import TableReport
 from resize_pos.transforms.execute import transform_all
-from resize_pos.transforms.optimizer_state import keep_sign
 from resize_pos.verify.output_check import require_finite, require_plausible
 
 MOST_MEASURED = 32  # of tables that go through the same; no published model has more of a kind
@@ -44,17 +43,12 @@ def transformed(
     """Carry out every step on the bytes that were read for it."""
     before: dict[str, NDArray[Any]] = {}
     for step in changes:
-        name = step.table.name
+        name = step.name
         info = container.tensors[name]
         before[name] = np.frombuffer(data[name], numpy_dtype(info.dtype)).reshape(info.shape)
         require_finite(name, before[name], container.path.name)
         require_plausible(step.table, before[name])
-    after = transform_all(changes, before, device)
-    for step in changes:
-        if step.table.state is not None:
-            name = step.table.name
-            after[name] = keep_sign(before[name], after[name])
-    return Tables(before, after)
+    return Tables(before, transform_all(changes, before, device))
 
 
 def measured(
@@ -69,7 +63,7 @@ def measured(
     around, chosen = Neighbours.of(container), _chosen(steps)
     reports = [
         _judged(step, tables.before[name], tables.after[name], around, limits)
-        if (name := step.table.name) in chosen
+        if (name := step.name) in chosen
         else TableReport(step)
         for step in steps
     ]
@@ -82,11 +76,11 @@ def _chosen(steps: Iterable[Step]) -> set[str]:
         TableReport(step)
         for step in steps
         if step.operation is not None
-        and step.table.state is None
+        and step.state is None
         and not isinstance(step.operation, Rebuild)
     ]
     return {
-        group.tables[index].step.table.name
+        group.tables[index].step.name
         for group in grouped(interpolated)
         for index in spread(len(group.tables), MOST_MEASURED)
     }
@@ -96,10 +90,10 @@ def _drawn(reports: list[TableReport], tables: Tables) -> list[TableReport]:
     """Add the pictures of every table that was measured; of several alike, of one."""
     from resize_pos.quality.pictures import picture_step
 
-    shown = {group.shown.step.table.name for group in grouped(reports) if group.shown.measures}
+    shown = {group.shown.step.name for group in grouped(reports) if group.shown.measures}
     return [
         replace(report, pictures=picture_step(report.step, tables.before[name], tables.after[name]))
-        if (name := report.step.table.name) in shown
+        if (name := report.step.name) in shown
         else report
         for report in reports
     ]

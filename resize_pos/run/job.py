@@ -97,7 +97,7 @@ def run(job: Job) -> Report:
         configs = around.files.read(config_files(located), strict=True) if own_configs else {}
         documents = {name: file.document for name, file in configs.items()}
         plan = make_plan(located, job.request, documents)
-        require_convertible(container, [step.table.name for step in plan.changes])
+        require_convertible(container, [step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
@@ -202,7 +202,7 @@ def _convert(
     """Write the target; everything that can fail happens before it is renamed into place."""
     if plan.drops and isinstance(container, TrainingCheckpoint):
         container = container.without(plan.drops)
-    shapes = {step.table.name: step.target_shape for step in plan.changes}
+    shapes = {step.name: step.target_shape for step in plan.changes}
     with staged(output, force=job.force, folder=writes_folder(container)) as stage:
         require_space(output.parent, container.output_bytes(shapes))
         data = {name: _bytes_of(container, name) for name in shapes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from resize_pos.core.operations import (
     Resample,
     ResampleKernel,
     ResampleOffsets,
+    ResizeState,
     SetLength,
     SinCos,
 )
 from resize_pos.families.tables import Step, stored_grid
 from resize_pos.transforms.absolute import resize_absolute
 from resize_pos.transforms.derived import rebuild
+from resize_pos.transforms.optimizer_state import keep_sign
 from resize_pos.transforms.patch_kernel import resize_kernel
 from resize_pos.transforms.relative import resize_relative
 from resize_pos.transforms.rows import set_rows
@@ -38,16 +41,16 @@ _PerChannel = (Resample, ResampleOffsets)
 def transform_all(
     steps: Iterable[Step], arrays: Mapping[str, NDArray[Any]], device: str = "cpu"
 ) -> dict[str, NDArray[Any]]:
-    """Carry out many steps. Those that are alike are done together, side by side as channels.
+    """Carry out many steps. Tables of one geometry are concatenated along their channels.
 
-    Channels know nothing of each other, so that the bits are the same; but a thousand small tables
-    cost what one costs.
+    Channels are resampled independently, so the result is the same bit for bit, and a thousand
+    small tables cost as much as one large one.
     """
-    alike: dict[object, list[Step]] = {}
+    groups: dict[object, list[Step]] = {}
     for step in steps:
-        alike.setdefault(_likeness(step, arrays[step.table.name]), []).append(step)
+        groups.setdefault(_group_key(step, arrays[step.name]), []).append(step)
     new: dict[str, NDArray[Any]] = {}
-    for group in alike.values():
+    for group in groups.values():
         for some in _portions(group):
             new |= _together(some, arrays, device)
     return new
@@ -66,10 +69,11 @@ def _portions(steps: Iterable[Step]) -> Iterator[list[Step]]:
     yield portion
 
 
-def _likeness(step: Step, array: NDArray[Any]) -> object:
+def _group_key(step: Step, array: NDArray[Any]) -> object:
+    """Give a key that steps share if they can be carried out on concatenated channels."""
     table = step.table
-    if not isinstance(step.operation, _PerChannel) or "d" not in table.layout.terms:
-        return table.name
+    if not isinstance(_of_table(step).operation, _PerChannel) or "d" not in table.layout.terms:
+        return step.name
     axis = table.layout.terms.index("d")
     shape = array.shape[:axis] + array.shape[axis + 1 :]
     geometry = (table.layout, table.grid, table.prefix, table.suffix, table.frames)
@@ -81,13 +85,24 @@ def _together(
 ) -> dict[str, NDArray[Any]]:
     if len(steps) >= _FEWEST:
         axis = steps[0].table.layout.terms.index("d")
-        parts = [arrays[step.table.name] for step in steps]
+        parts = [arrays[step.name] for step in steps]
         ends = np.cumsum([part.shape[axis] for part in parts])
         with contextlib.suppress(TableError):  # one by one it is raised again, with a name
-            whole = transform(steps[0], np.concatenate(parts, axis), device)
+            whole = transform(_of_table(steps[0]), np.concatenate(parts, axis), device)
             pieces = np.split(whole, ends[:-1], axis)
-            return {s.table.name: p for s, p in zip(steps, pieces, strict=True)}
-    return {s.table.name: transform(s, arrays[s.table.name], device) for s in steps}
+            each = zip(steps, parts, pieces, strict=True)
+            return {step.name: _finished(step, old, new) for step, old, new in each}
+    return {s.name: transform(s, arrays[s.name], device) for s in steps}
+
+
+def _of_table(step: Step) -> Step:
+    """Give the step that does to an optimizer's state just what is done to its table."""
+    how = step.operation
+    return replace(step, operation=how.how) if isinstance(how, ResizeState) else step
+
+
+def _finished(step: Step, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    return keep_sign(old, new) if isinstance(step.operation, ResizeState) else new
 
 
 def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[Any]:
@@ -125,5 +140,7 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
             return resize_kernel(array, table.layout, source, target, resampling, table.frames)
         case SetLength():
             return set_rows(array, table.layout, target.width)
+        case ResizeState():
+            return _finished(step, array, transform(_of_table(step), array, device))
         case None:
             return array

@@ -1,4 +1,4 @@
-"""Moments of an optimizer: interpolated like their table, and as non-negative as they were."""
+"""Optimizer state: interpolated like its table, then clamped if it was nowhere negative."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from numpy.typing import NDArray
 
 
 def keep_sign(before: NDArray[Any], after: NDArray[Any]) -> NDArray[Any]:
-    """Clamp at zero what was nowhere negative: bicubic overshoots, and a root follows."""
+    """Clamp non-negative state at 0: Adam takes its square root, and bicubic can undershoot."""
     zero = before.dtype.type(0)
     return np.maximum(after, zero) if bool(np.all(before >= zero)) else after

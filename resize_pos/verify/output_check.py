@@ -13,7 +13,7 @@ from resize_pos.configs.model_types import config_models
 from resize_pos.configs.read import ConfigSize, Document, config_sizes
 from resize_pos.containers.base import Container, PartialReader
 from resize_pos.core.errors import GeometryError, OutputError, TableError
-from resize_pos.core.operations import Rebuild, ResampleKernel, SetLength
+from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, SetLength
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import Action, PositionTable, Step, stored_grid
 from resize_pos.planning.grid_solver import ONLY_SQUARE, Candidate, Reading, readings
@@ -73,9 +73,9 @@ def check_output(
     """
     _check_shapes(output.tensors, source.tensors, plan)
     for step in plan.changes:
-        array = output.read(step.table.name)
-        require_finite(step.table.name, array, "the output")
-        _check_kept_rows(step, tables[step.table.name], array)
+        array = output.read(step.name)
+        require_finite(step.name, array, "the output")
+        _check_kept_rows(step, tables[step.name], array)
     request = plan.request
     again = replace(
         request,
@@ -116,7 +116,7 @@ def _edited_sizes(sizes: Sequence[ConfigSize], plan: Plan) -> Sequence[ConfigSiz
 def _check_shapes(
     output: Mapping[str, TensorInfo], source: Mapping[str, TensorInfo], plan: Plan
 ) -> None:
-    planned = {step.table.name: step.target_shape for step in plan.changes}
+    planned = {step.name: step.target_shape for step in plan.changes}
     expected = [
         TensorInfo(info.name, planned.get(info.name, info.shape), info.dtype)
         for info in source.values()
@@ -131,8 +131,9 @@ def _check_shapes(
 
 def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
     table = step.table
-    unlike = (Rebuild, ResampleKernel, SetLength)  # nothing stands beside a grid in these
-    if isinstance(step.operation, unlike) or step.action is Action.KEEP:
+    how = step.operation.how if isinstance(step.operation, ResizeState) else step.operation
+    without_rows = (Rebuild, ResampleKernel, SetLength)  # these have no prefix and no suffix
+    if isinstance(how, without_rows) or step.action is Action.KEEP:
         return
     if not table.prefix and not table.suffix:
         return
@@ -141,4 +142,4 @@ def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> N
     new = table.layout.unfold(after, table.prefix, target, table.suffix, step.frames)
     for kept, written in ((old.prefix, new.prefix), (old.suffix, new.suffix)):
         if kept.tobytes() != written.tobytes():
-            raise OutputError(f"{table.name}: prefix or suffix rows were not kept bit for bit.")
+            raise OutputError(f"{step.name}: prefix or suffix rows were not kept bit for bit.")

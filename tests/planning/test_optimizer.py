@@ -13,6 +13,7 @@ from torch import nn
 from resize_pos.api import resize_checkpoint
 from resize_pos.containers.detect import open_container
 from resize_pos.core.errors import TableError, UsageError
+from resize_pos.core.operations import ResizeState
 from resize_pos.families.tables import Action
 from resize_pos.report.json import report_document
 from tests.support.torch_files import PROTOCOLS, TinyViT, raw_records, save
@@ -128,6 +129,12 @@ def test_the_report_shows_state_and_how_it_was_matched(tmp_path: Path) -> None:
     assert {tables[n]["kind"] for n in moments} == {"optimizer"}
     assert "state 1 of the optimizer" in tables[moments[0]]["evidence"][0]
     assert report.fine_tune.parameters == ("model.pos_embed",)
+    (table, *states) = report.plan.changes
+    assert table.operation is not None and not isinstance(table.operation, ResizeState)
+    for state in states:  # the plan says that the values are clamped
+        assert state.table == table.table and state.state is not None
+        assert state.operation == ResizeState(table.operation)
+        assert str(state.operation) == f"{table.operation}, no new negative values"
     dropped = resize_checkpoint(
         source, to=TO, from_=FROM, output=tmp_path / "c.pth", optimizer="drop"
     )
@@ -195,7 +202,7 @@ def test_order_settles_which_of_two_alike_entries_it_is(before: bool, tmp_path: 
     optimizer = adamw(model)
     optimizer.load_state_dict(loaded["optimizer"])
     train(model, optimizer, (24, 16))
-    evidence = report.plan.steps[-1].table.evidence[0]
+    evidence = report.plan.steps[-1].evidence[0]
     assert f"number {1 + before} of 2 parameters of shape [1, 16, 8], in order" in evidence
 
 
@@ -230,7 +237,7 @@ def test_copies_of_the_weights_do_not_confuse_the_match(tmp_path: Path) -> None:
     content |= {"model_ema": ema, "optimizer_states": [content.pop("optimizer")]}
     source = save(tmp_path / "a.pth", content)
     report = resize_checkpoint(source, to=TO, from_=FROM, output=tmp_path / "b.pth")
-    names = [step.table.name for step in report.plan.changes]
+    names = [step.name for step in report.plan.changes]
     assert names == [
         "model.pos_embed",
         "model_ema.module.pos_embed",
@@ -280,7 +287,7 @@ def test_a_frozen_table_has_no_state(tmp_path: Path) -> None:
     )
     source = save(tmp_path / "a.pth", trained(make, model)[1])
     report = resize_checkpoint(source, to=TO, from_=FROM, output=tmp_path / "b.pth")
-    assert [step.table.name for step in report.plan.changes] == ["model.pos_embed"]
+    assert [step.name for step in report.plan.changes] == ["model.pos_embed"]
 
 
 def test_a_single_entry_can_be_dropped(tmp_path: Path) -> None:

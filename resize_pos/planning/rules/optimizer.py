@@ -13,10 +13,10 @@ from dataclasses import replace
 from resize_pos.containers.base import OptimizerState
 from resize_pos.core.errors import TableError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.operations import Operation, Rebuild, Resample
+from resize_pos.core.operations import Rebuild, Resample, ResizeState
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
-from resize_pos.families.tables import Action, PositionTable, StateOf, Step
+from resize_pos.families.tables import Action, OptimizerTensor, Step
 
 RESIZE, DROP = "resize", "drop"
 CHOICES = (RESIZE, DROP)
@@ -73,8 +73,8 @@ def optimizer_steps(
         for step in changing:
             matched = _match(step, changing, tensors, optimizer, slots)
             for state in _plan(step, matched, optimizer, request) if matched else ():
-                _require_agreement(planned.get(state.table.name), state)
-                planned.setdefault(state.table.name, state)
+                _require_agreement(planned.get(state.name), state)
+                planned.setdefault(state.name, state)
     return tuple(planned[name] for name in tensors if name in planned)
 
 
@@ -159,9 +159,15 @@ def _plan(
         for slot in matched.slots:
             for info in slot.fields:
                 if info.shape == shape or info.elements != 1:
-                    table = _state_table(step.table, info, slot, matched)
-                    reason = f"{doubt}{name}: the optimizer starts it afresh"
-                    yield Step(table, Action.DROP, table.grid, info.shape, None, reason)
+                    yield Step(
+                        step.table,
+                        Action.DROP,
+                        step.table.grid,
+                        info.shape,
+                        None,
+                        f"{doubt}{name}: the optimizer starts it afresh",
+                        state=_state(info, slot, matched),
+                    )
         return
     if not matched.certain:
         raise _ambiguous(step, matched, optimizer)
@@ -175,10 +181,9 @@ def _plan(
             )
         for info in slot.fields:
             if info.shape == shape:
-                table = _state_table(step.table, info, slot, matched)
                 yield replace(
                     step,
-                    table=table,
+                    state=_state(info, slot, matched),
                     action=Action.RESIZE,
                     operation=_operation(step, request),
                     reason=f"{step.reason}, with {name}",
@@ -186,25 +191,24 @@ def _plan(
                 )
 
 
-def _operation(step: Step, request: Request) -> Operation | None:
+def _operation(step: Step, request: Request) -> ResizeState:
     """Interpolate as the table is; a table that is computed anew has no rule for its moments."""
-    return step.operation if step.action is Action.RESIZE else Resample(request.resampling)
+    how = step.operation
+    if how is None or isinstance(how, ResizeState) or step.action is not Action.RESIZE:
+        return ResizeState(Resample(request.resampling))
+    return ResizeState(how)
 
 
-def _state_table(
-    table: PositionTable, info: TensorInfo, slot: _Slot, matched: _Matched
-) -> PositionTable:
-    evidence = (f"state {slot.key} of the optimizer, group {slot.group}: {matched.reason}",)
-    state = StateOf(table.name, slot.entry)
-    return replace(table, tensor=info, evidence=evidence, state=state)
+def _state(info: TensorInfo, slot: _Slot, matched: _Matched) -> OptimizerTensor:
+    reason = f"state {slot.key} of the optimizer, group {slot.group}: {matched.reason}"
+    return OptimizerTensor(info, slot.entry, (reason,))
 
 
 def _require_agreement(one: Step | None, other: Step) -> None:
     if one is not None and one.action is Action.RESIZE and _geometry(one) != _geometry(other):
-        assert one.table.state is not None and other.table.state is not None
         raise TableError(
-            f"{one.table.name} could be the state of {one.table.state.table} or of "
-            f"{other.table.state.table}, which change differently.",
+            f"{one.name} could be the state of {one.table.name} or of {other.table.name}, which "
+            "change differently.",
             hint="--optimizer drop takes it out, and the optimizer starts it afresh.",
         )
 
