@@ -12,7 +12,6 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
-from resize_pos.containers.base import peek_into
 from resize_pos.containers.detect import open_container
 from resize_pos.core.request import Request
 from resize_pos.planning.locate import locate_in
@@ -27,7 +26,7 @@ def main() -> None:
     plan = make_plan(locate_in(container, request), request)
     started = time.perf_counter()
     data = {
-        name: peek_into(container, name, 0, container.tensors[name].nbytes)
+        name: container.peek(name, 0, container.tensors[name].nbytes)
         for name in (step.table.name for step in plan.changes)
     }
     tables = transformed(container, plan.changes, data, "cpu")

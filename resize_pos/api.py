@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import open_container
-from resize_pos.containers.sources import resolve_source
+from resize_pos.containers.sources import open_source, resolve_source
 from resize_pos.core.axes import Layout
 from resize_pos.core.devices import check_device
 from resize_pos.core.errors import TableError, UsageError
@@ -162,8 +162,8 @@ def verify_checkpoint(
     from resize_pos.verify.against_source import verify_output
 
     request = Request.make(to=to, **options)
-    ours = open_container(Path(output))
-    source = None if against is None else open_container(Path(against))
+    ours = open_source(Path(output))
+    source = None if against is None else open_source(Path(against))
     if images is not None and (model is None or source is None):
         raise UsageError(
             "--images compares two checkpoints in a model.",
@@ -194,7 +194,7 @@ def compare_checkpoints(
     from resize_pos.verify.compare import compare_conventions, compare_files
 
     request = Request.make(to=to, **options)
-    containers = [open_container(Path(path)) for path in paths]
+    containers = [open_source(Path(path)) for path in paths]
     if len(containers) == 1 and (request.to_size is not None or request.to_grid is not None):
         return compare_conventions(containers[0], request)
     return compare_files(containers, request)

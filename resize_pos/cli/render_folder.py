@@ -24,5 +24,5 @@ def show_configs(report: Report) -> None:
     if report.copied.linked:
         tell(
             f"{report.copied.linked} unchanged files are hard links to the source's; "
-            "pass --copy before changing them in place."
+            "changing one in place also changes the source."
         )

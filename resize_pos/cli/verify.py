@@ -159,13 +159,13 @@ def _say_fit(
     checkpoint: Path, size: str | None, config: Path | None, form: str, options: dict[str, Any]
 ) -> bool:
     from resize_pos.configs.read import ConfigFiles
-    from resize_pos.containers.detect import open_container
+    from resize_pos.containers.sources import open_source
     from resize_pos.core.request import Request
     from resize_pos.planning.locate import locate_in
     from resize_pos.verify.size_check import fit, fit_config
 
     request = Request.make(**options, to=size) if size else Request.make(**options)
-    located = locate_in(open_container(checkpoint), request)
+    located = locate_in(open_source(checkpoint), request)
     if config is None:
         answer = fit(located, request)
     else:

@@ -1,24 +1,28 @@
-"""The one protocol behind which every file format lives."""
+"""What every file format has in common: the base classes of all containers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
-from resize_pos.core.errors import ContainerError
+from resize_pos.containers.arrays import native
+from resize_pos.containers.io.link_or_copy import link_or_copy
+from resize_pos.containers.io.source_file import SourceFile
+from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz")
+    from resize_pos.containers.reformat import Conversion, Exported
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a writer carried over without reading it."""
+    """How much a writer copied without changing it."""
 
     tensors: int
     bytes: int
@@ -35,8 +39,16 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file or folder that the new folder does not get, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class OptimizerState:
-    """An optimizer's state dict inside of a checkpoint: which parameters, in which groups."""
+    """An optimizer's state dict inside a checkpoint: which parameters, in which groups."""
 
     name: str  # where it lies in the checkpoint; empty: it is the checkpoint
     groups: tuple[tuple[str, ...], ...]  # keys into its state, in order
@@ -49,49 +61,6 @@ class OptimizerState:
         return f"{self.name}.state" if self.name else "state"
 
 
-class Container(Protocol):
-    """A checkpoint whose header has been read and validated; tensors are read one by one."""
-
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-
-    @property
-    def format(self) -> str:
-        """What kind of file it is, in words for a person."""
-
-    @property
-    def tensors(self) -> Mapping[str, TensorInfo]:
-        """Every tensor, in the file's own order."""
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Free-form strings kept in the file."""
-
-    def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor in its stored dtype."""
-
-    def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how large the file becomes when these tensors take these shapes."""
-
-    def write(
-        self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
-    ) -> Copied:
-        """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it."""
-
-
-@runtime_checkable
-class TrainingCheckpoint(Protocol):
-    """A checkpoint that may hold optimizers beside the weights."""
-
-    @property
-    def optimizers(self) -> tuple[OptimizerState, ...]:
-        """Every optimizer state dict, in the file's own order."""
-
-    def without(self, entries: Collection[str]) -> Container:
-        """Give the same checkpoint without these entries of its optimizers' states."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Promised:
     """New tensors that are still being computed."""
@@ -102,34 +71,240 @@ class Promised:
 
     @classmethod
     def kept(cls, arrays: Mapping[str, NDArray[Any]]) -> Promised:
-        """Promise what is there already."""
+        """Wrap tensors that are there already."""
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         return cls(shapes, lambda: arrays, lambda: False)
 
 
-@runtime_checkable
-class EarlyWriter(Protocol):
-    """A container whose bytes can be copied before the new tensors are known."""
+class Container:
+    """A checkpoint whose header has been read and checked; tensors are read one by one.
 
-    def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
-        """Do what `write` does, and wait for the new tensors only when all else is written."""
+    A format has to supply what is listed first. Everything else has a default, which a format
+    overrides where it can do more or must do it differently.
+    """
 
+    __slots__ = ()
 
-@runtime_checkable
-class PartialReader(Protocol):
-    """A container that can look at a few bytes of a tensor, so that a look needs no arrays."""
+    # Read-only here, so that a format may have a field or a property. They do not exist at run
+    # time: a dataclass would take an inherited property for the default value of its field.
+    if TYPE_CHECKING:
+
+        @property
+        def path(self) -> Path:
+            """Where it lies."""
+
+        @property
+        def format(self) -> str:
+            """What kind of file it is, in words for a person."""
+
+        @property
+        def tensors(self) -> Mapping[str, TensorInfo]:
+            """Every tensor, in the file's own order."""
+
+        @property
+        def metadata(self) -> Mapping[str, str]:
+            """Free-form strings kept in the file."""
+
+    @abstractmethod
+    def read(self, name: str) -> NDArray[Any]:
+        """Read one tensor in its stored dtype."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """Return how large the output becomes when these tensors take these shapes, at most."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def write(
+        self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+    ) -> Copied:
+        """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it."""
+        raise NotImplementedError
+
+    # What follows has defaults.
+
+    is_folder = False  # whether the output is a folder
+    owns_configs = False  # whether the configs beside it belong to it and are edited with it
+
+    @property
+    def config_folder(self) -> Path:
+        """The folder in which configs that describe the checkpoint are looked for."""
+        return self.path.parent
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that hold its weights."""
+        return (self.path.name,)
+
+    @property
+    def optimizers(self) -> tuple[OptimizerState, ...]:
+        """Every optimizer state dict beside the weights, in the file's own order."""
+        return ()
+
+    @property
+    def copies(self) -> Mapping[str, str]:
+        """The tensors of further weight files, each with its name in its own file."""
+        return {}
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The files that a converted folder does not get."""
+        return ()
+
+    @property
+    def conversion(self) -> Conversion | None:
+        """What a change of the file format did, for the report."""
+        return None
+
+    def exported(self) -> Exported | None:
+        """Say what can be written in another format; None: a change of format is not offered."""
+        return None
+
+    def without(self, entries: Collection[str]) -> Container:
+        """Return the same checkpoint without these entries of its optimizers' states."""
+        raise ContainerError(f"{self.path.name}: has no entry {next(iter(entries))!r}.")
+
+    def require_convertible(self, names: Collection[str]) -> None:
+        """Refuse, before anything is written, a change of these tensors that would break it."""
+        del names
+
+    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> Container:
+        """Return the same checkpoint, to be written with new texts of some files.
+
+        With `link`, large files that do not change become hard links instead of copies.
+        """
+        del texts, link
+        return self
+
+    def span(self, name: str) -> tuple[int, int] | None:
+        """Return where in the file a tensor's bytes lie; None: not in one piece, or not stored."""
+        self.info(name)
+        return None
 
     def peek(self, name: str, start: int, count: int) -> bytes:
-        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
+        """Read `count` little-endian bytes of a tensor, from its byte `start` on."""
+        return native(self.read(name)).tobytes()[start : start + count]
+
+    def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
+        """Do what `write` does; a format that can copies before the new tensors are there."""
+        return self.write(stage, changes.wait(), metadata)
+
+    def write_unchanged(self, stage: Path) -> Copied:
+        """Write a copy in which nothing differs."""
+        return self.write(stage, {}, {})
+
+    def write_or_link(self, target: Path, *, link: bool) -> Copied:
+        """Bring an unchanged checkpoint into a new folder, as a copy or as a hard link."""
+        del link
+        return self.write_unchanged(target)
+
+    def write_into(
+        self,
+        folder: Path,
+        changes: Mapping[str, NDArray[Any]],
+        metadata: Mapping[str, str],
+        *,
+        link: bool,
+    ) -> Copied:
+        """Write the checkpoint into a new folder, under the name that it has."""
+        target = folder / self.path.name
+        if changes:
+            return self.write(target, changes, metadata)
+        return self.write_or_link(target, link=link)
+
+    def check_with_reference(self) -> None:
+        """Refuse a file that the reference implementation of its format would not read."""
+
+    def info(self, name: str) -> TensorInfo:
+        """Return one tensor's description; a name that is not there is an error."""
+        try:
+            return self.tensors[name]
+        except KeyError:
+            raise TableError(f"{self.path.name}: has no tensor {name[:200]!r}.") from None
+
+    def copied_except(self, changed: Collection[str]) -> Copied:
+        """Count what a writer that changes these tensors copies."""
+        kept = [info.nbytes for name, info in self.tensors.items() if name not in changed]
+        return Copied(len(kept), sum(kept))
+
+    def growth(self, shapes: Mapping[str, tuple[int, ...]], per_tensor: int = 0) -> int:
+        """Return how many bytes tensors of these shapes take, if the old ones stay."""
+        new = (TensorInfo(name, shape, self.info(name).dtype) for name, shape in shapes.items())
+        return sum(info.nbytes + per_tensor for info in new)
 
 
-def missing(path: Path) -> ContainerError:
-    """Say that nothing is there, and where that is."""
-    return ContainerError(f"{path.name}: no such file.", f"Looked for {path.absolute()}")
+class FileContainer(Container):
+    """A checkpoint that is one regular file."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def source(self) -> SourceFile:
+            """The file that it is read from."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.source.path
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` little-endian bytes of a tensor, from its byte `start` on."""
+        span = self.span(name)
+        if span is None:
+            return Container.peek(self, name, start, count)
+        begin, end = span
+        return self.source.read(begin + start, max(0, min(count, end - begin - start)))
+
+    def write_unchanged(self, stage: Path) -> Copied:
+        """Copy the file as it is."""
+        return self.write_or_link(stage, link=False)
+
+    def write_or_link(self, target: Path, *, link: bool) -> Copied:
+        """Bring the unchanged file into a new folder, as a copy or as a hard link."""
+        linked = link_or_copy(self.source, target, link=link)
+        return self.copied_except(()) + Copied(0, 0, linked=int(linked))
 
 
-def peek_into(container: Container, name: str, start: int, count: int) -> bytes:
-    """Look at a few bytes of a tensor; where only whole tensors can be read, read it."""
-    if isinstance(container, PartialReader):
-        return container.peek(name, start, count)
-    return container.read(name).tobytes()[start : start + count]
+class PartsContainer(Container):
+    """A checkpoint in several parts, each of which is a container of its own."""
+
+    __slots__ = ()
+
+    is_folder = True
+
+    @property
+    @abstractmethod
+    def parts(self) -> Iterable[Container]:
+        """The parts; the first one takes precedence."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def locate(self, name: str) -> tuple[Container, str]:
+        """Return the part that holds a tensor, and the tensor's name there."""
+        raise NotImplementedError
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The strings kept in the parts; the first part that has a key determines its value."""
+        merged: dict[str, str] = {}
+        for part in self.parts:
+            merged = {**part.metadata, **merged}
+        return merged
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read one tensor in its stored dtype."""
+        part, own = self.locate(self.info(name).name)
+        return part.read(own)
+
+    def peek(self, name: str, start: int, count: int) -> bytes:
+        """Read `count` little-endian bytes of a tensor, from its byte `start` on."""
+        part, own = self.locate(self.info(name).name)
+        return part.peek(own, start, count)
+
+    def check_with_reference(self) -> None:
+        """Refuse a part that the reference implementation of its format would not read."""
+        for part in self.parts:
+            part.check_with_reference()

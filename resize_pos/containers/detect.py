@@ -1,80 +1,183 @@
-"""Which format a file or folder has, by its content: names and suffixes prove nothing."""
+"""Which formats there are, and which one a file or folder has.
+
+A new format is one package and one row of `FORMATS`. Every list of suffixes in the program is
+derived from these rows. A file is recognised by its content: its name proves nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Container
-from resize_pos.containers.safetensors.file import SafetensorsFile
+from resize_pos.containers.io.source_file import SourceFile
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from resize_pos.containers.base import Container
 
 _LOOKED_AT = 512  # bytes at the start of a file
 
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
+_INDEX = re.compile(r"(?P<weights>.+)\.index(\.[\w-]+)?\.json")
 
-def is_zip(start: bytes) -> bool:
-    """Tell an archive that has at least one record."""
-    return start[:4] == b"PK\x03\x04"
-
-
-def is_torch_zip(start: bytes) -> bool:
-    """Tell an archive that begins as torch.save has it; that others begin otherwise is not said."""
-    name_length = int.from_bytes(start[26:28], "little")
-    return is_zip(start) and start[30 : 30 + name_length].endswith(b"/data.pkl")
+# torch's distributed checkpoints: a folder with this file and pieces that it describes.
+DISTRIBUTED_INDEX, DISTRIBUTED_PIECE = ".metadata", ".distcp"
 
 
-def is_pickle(start: bytes) -> bool:
+def is_index(name: str) -> bool:
+    """Tell by its name whether a file is the index of a sharded checkpoint."""
+    return _INDEX.fullmatch(name) is not None
+
+
+def is_index_of_weights(name: str) -> bool:
+    """Tell whether a file is the index of shards whose names end in a known suffix."""
+    found = _INDEX.fullmatch(name)
+    return found is not None and found["weights"].endswith(WEIGHT_SUFFIXES)
+
+
+def is_distributed(names: Iterable[str]) -> bool:
+    """Tell from the names in a folder whether it is a distributed checkpoint."""
+    present = set(names)
+    return DISTRIBUTED_INDEX in present and any(n.endswith(DISTRIBUTED_PIECE) for n in present)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A path that may be a checkpoint, and what was seen of it."""
+
+    path: Path
+    is_folder: bool
+    start: bytes  # the first bytes of a regular file
+
+    @classmethod
+    def of(cls, path: Path) -> Candidate:
+        """Look at a path; what cannot be read is left to the format that opens it."""
+        try:
+            if stat.S_ISDIR(path.stat().st_mode):
+                return cls(path, True, b"")
+            with SourceFile.of(path).handle() as handle:
+                return cls(path, False, os.read(handle, _LOOKED_AT))
+        except (OSError, ValueError, ContainerError):
+            return cls(path, False, b"")
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether it is an archive that has at least one record."""
+        return self.start[:4] == b"PK\x03\x04"
+
+
+def _is_distributed(found: Candidate) -> bool:
+    if not found.is_folder:
+        return False
+    with contextlib.suppress(OSError), os.scandir(found.path) as entries:
+        return is_distributed(entry.name for entry in entries if entry.is_file())
+    return False
+
+
+def _is_folder(found: Candidate) -> bool:
+    return found.is_folder
+
+
+def _is_index(found: Candidate) -> bool:
+    return is_index(found.path.name)
+
+
+def _is_safetensors(found: Candidate) -> bool:
+    return found.start[8:9] == b"{" and not found.is_zip
+
+
+def _is_torch_zip(found: Candidate) -> bool:
+    """Tell an archive of torch.save: by its first record, else by having no numpy arrays."""
+    if not found.is_zip:
+        return False
+    name_length = int.from_bytes(found.start[26:28], "little")
+    if found.start[30 : 30 + name_length].endswith(b"/data.pkl"):
+        return True
+    from resize_pos.containers.npz.file import holds_arrays
+
+    return not holds_arrays(found.path)
+
+
+def _is_torch_legacy(found: Candidate) -> bool:
     """Tell a pickle as torch wrote it before 1.6: it begins with a long number, framed or not.
 
-    A safetensors file whose header has just the right length begins alike, but for the brace.
+    A safetensors file whose header has just the right length begins with the same bytes, except
+    for the brace.
     """
+    start = found.start
     return start[:2] in _PICKLES and start[2:3] in (b"\x8a", b"\x95") and start[8:9] != b"{"
 
 
+def _is_npz(found: Candidate) -> bool:
+    return found.is_zip
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One way in which checkpoints are stored."""
+
+    name: str
+    recognised: Callable[[Candidate], bool]
+    opener: str  # MODULE:FUNCTION below this package, imported only when it is needed
+    suffixes: tuple[str, ...] = ()  # of files of weights
+    writer: str | None = None  # the module that writes a new file from tensors of another format
+
+
+# The first row that recognises a file opens it. Suffixes are listed in order of preference: the
+# first weights found in a folder take precedence, and the others are treated as copies of them.
+FORMATS: tuple[Format, ...] = (
+    Format("distributed", _is_distributed, "dcp.checkpoint:DistributedCheckpoint.open"),
+    Format("folder", _is_folder, "model_folder:ModelFolder.open"),
+    Format("sharded", _is_index, "sharded:ShardedCheckpoint.open"),
+    Format(
+        "safetensors",
+        _is_safetensors,
+        "safetensors.file:SafetensorsFile.open",
+        (".safetensors",),
+        "safetensors.new_file",
+    ),
+    Format(
+        "torch",
+        _is_torch_zip,
+        "torch.archive:open_archive",
+        (".bin", ".pt", ".pth", ".ckpt"),
+        "torch.new_checkpoint",
+    ),
+    Format("torch", _is_torch_legacy, "torch.legacy_stream:TorchLegacy.open"),
+    Format("numpy", _is_npz, "npz.file:NpzFile.open", (".npz",)),
+)
+
+# What is not recognised is opened as safetensors, whose reader says what the file looks like.
+_DEFAULT = next(row for row in FORMATS if row.name == "safetensors")
+
+WEIGHT_SUFFIXES = tuple(suffix for row in FORMATS for suffix in row.suffixes)
+SAFETENSORS_SUFFIX = _DEFAULT.suffixes[0]
+
+
 def open_container(path: Path) -> Container:
-    """Open a checkpoint by what it is, whatever it is called; only its header is read."""
-    if path.is_dir():
-        from resize_pos.containers.dcp.checkpoint import DistributedCheckpoint, is_distributed
-
-        if is_distributed(path):
-            return DistributedCheckpoint.open(path)
-        from resize_pos.containers.model_folder import ModelFolder
-
-        return ModelFolder.open(path, open_container)
-    if path.name.endswith(".json"):
-        from resize_pos.containers.sharded import ShardedCheckpoint, is_index
-
-        if is_index(path):
-            return ShardedCheckpoint.open(path, open_container)
-    start = _start(path)
-    if is_zip(start):
-        if not is_torch_zip(start):
-            from resize_pos.containers.npz.file import NpzFile, is_npz
-
-            if is_npz(path):
-                return NpzFile.open(path)
-        from resize_pos.containers.torch.torchscript import TorchScript, is_torchscript
-        from resize_pos.containers.torch.zip_checkpoint import Archive, TorchZip
-
-        archive = Archive.open(path)
-        return TorchScript.of(archive) if is_torchscript(archive) else TorchZip.of(archive)
-    if is_pickle(start):
-        from resize_pos.containers.torch.legacy_stream import TorchLegacy
-
-        return TorchLegacy.open(path)
-    return SafetensorsFile.open(path)
+    """Open a checkpoint by its content, whatever it is called; only its header is read."""
+    candidate = Candidate.of(path)
+    row = next((row for row in FORMATS if row.recognised(candidate)), _DEFAULT)
+    found: Container = imported(row.opener)(path)
+    return found
 
 
-def writes_folder(container: Container) -> bool:
-    """Tell whether its copy is a folder, not a file."""
-    return container.path.is_dir() or container.path.name.endswith(".json")
+def format_of(output: Path) -> Format | None:
+    """Return the format that the suffix of an output names."""
+    suffix = output.suffix.lower()
+    return next((row for row in FORMATS if suffix in row.suffixes), None)
 
 
-def _start(path: Path) -> bytes:
-    try:
-        if not path.is_file():  # a pipe would block
-            return b""
-        with path.open("rb") as file:
-            return file.read(_LOOKED_AT)
-    except OSError:
-        return b""  # whoever opens it next says what is wrong
+def imported(place: str) -> Any:
+    """Import what a row of the table names."""
+    module, _, name = place.partition(":")
+    return attrgetter(name)(import_module(f"{__package__}.{module}"))

@@ -1,7 +1,7 @@
 """Checkpoints on the Hugging Face hub, as `hf://org/name[@revision]`.
 
-The download, the cache, tokens and offline mode are huggingface_hub's. Decided here is which files
-are needed, and what an error means.
+huggingface_hub does the download, the cache, tokens and offline mode. This module decides which
+files are needed, and says what an error means.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from resize_pos.containers.detect import FORMATS, WEIGHT_SUFFIXES, is_index
 from resize_pos.containers.io.link_or_copy import require_bare
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
@@ -20,21 +21,19 @@ from resize_pos.core.json_edit import parse
 # A path library turns hf:// into hf:/, so both are read.
 _URL = re.compile(r"hf:/{1,2}(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 
-# One set of weights is enough: the first that is there, safetensors before pickles.
-_WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "open_clip_model.safetensors",
-    "open_clip_pytorch_model.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "open_clip_pytorch_model.bin",
+# One set of weights is enough: the first of these that is there. Formats are tried in the order of
+# the table of formats, so that safetensors come before pickles.
+_NAMES = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
+_WEIGHTS = tuple(
+    name
+    for row in FORMATS
+    for suffix in row.suffixes[:1]
+    for stem in _NAMES
+    for name in (f"{stem}{suffix}", f"{stem}{suffix}.index.json")
 )
-_ANY_WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 _SMALL = re.compile(
     r".*\.(json|txt|md|model|py|jinja|ya?ml|tiktoken)|(LICENSE|NOTICE|USE_POLICY)[\w.]*", re.I
 )
-_INDEX = re.compile(r".*\.index(\.[\w-]+)?\.json")
 
 # Which error of huggingface_hub (by name, since they move between versions) means what.
 _LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may read it."
@@ -100,7 +99,7 @@ def parse_hub(given: Path) -> HubModel | None:
 
 
 def fetch(model: HubModel) -> Path:
-    """Download what is needed and not yet in the cache; give the folder it lies in."""
+    """Download what is needed and not yet in the cache; return the folder it lies in."""
     try:
         import huggingface_hub as hub
     except ImportError:
@@ -125,7 +124,7 @@ def fetch(model: HubModel) -> Path:
         )
     folder = _download(model, weights)
     needed = choose_others(files)
-    if _INDEX.fullmatch(weights):
+    if is_index(weights):
         needed += shard_names(folder / weights, files)
     for name in needed:
         folder = _download(model, name)
@@ -137,7 +136,7 @@ def choose_weights(files: Sequence[str]) -> str | None:
     for name in _WEIGHTS:
         if name in files:
             return name
-    for suffix in _ANY_WEIGHTS:
+    for suffix in WEIGHT_SUFFIXES:
         found = sorted(n for n in files if n.endswith(suffix) and "/" not in n)
         if found:
             return found[0]
@@ -147,7 +146,7 @@ def choose_weights(files: Sequence[str]) -> str | None:
 def choose_others(files: Iterable[str]) -> list[str]:
     """Pick the small files at the top: configs, processors, tokenizers, code, the card."""
     top = (name for name in files if "/" not in name)
-    return sorted(n for n in top if _SMALL.fullmatch(n) and not _INDEX.fullmatch(n))
+    return sorted(n for n in top if _SMALL.fullmatch(n) and not is_index(n))
 
 
 def shard_names(index: Path, files: Sequence[str]) -> list[str]:

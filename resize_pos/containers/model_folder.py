@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resize_pos.containers.base import WEIGHT_SUFFIXES, Container, Copied, peek_into
-from resize_pos.containers.io.link_or_copy import carry_over, require_inside, require_no_pointer
-from resize_pos.containers.sharded import Opener, ShardedCheckpoint, is_index
-from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.containers.base import Container, Copied, LeftOut, PartsContainer
+from resize_pos.containers.detect import (
+    SAFETENSORS_SUFFIX,
+    WEIGHT_SUFFIXES,
+    is_index,
+    open_container,
+)
+from resize_pos.containers.io.link_or_copy import (
+    link_or_copy,
+    require_inside,
+    require_no_pointer,
+)
+from resize_pos.containers.io.source_file import SourceFile, unreadable
+from resize_pos.containers.sharded import ShardedCheckpoint
+from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 
@@ -21,50 +32,47 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Likeliest first: the first weights found speak for the folder, the others are their copies.
+# The names that libraries give to the weights of a model.
 _WEIGHT_NAMES = re.compile(r"(pytorch_|open_clip_|diffusion_pytorch_)*model[\w.-]*")
 
 # What training leaves beside the weights. None of it is a checkpoint of the model.
 _TRAINING = re.compile(r"(training_args|scheduler|rng_state|random_states|scaler|loss)[\w.-]*")
 
-# A copy of these would state the old resolution in a folder that promises the new one.
+# A copy of these would have the old resolution in a folder that promises the new one.
 _STALE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".*\.(h5|msgpack|onnx|onnx_data|gguf|tflite|ot)"), "weights we cannot convert"),
-    (re.compile(r"optimizer[\w.-]*\.(pt|bin|pth|safetensors)"), "optimizer state, keyed by number"),
+    (
+        re.compile(rf"optimizer[\w.-]*({'|'.join(map(re.escape, WEIGHT_SUFFIXES))})"),
+        "optimizer state, keyed by number",
+    ),
 )
 _SKIPPED_FOLDERS = {".git": "version control", ".cache": "a download cache"}
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A file or folder that the new folder does not get, and why."""
-
-    name: str
-    reason: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ModelFolder:
+class ModelFolder(PartsContainer):
     """A folder whose weights have all been opened; their tensors are read one by one."""
 
     path: Path
-    tensors: Mapping[str, TensorInfo]  # of further weights under `FILE/NAME`
+    tensors: Mapping[str, TensorInfo]  # those of further weights are called `FILE/NAME`
     units: Mapping[str, Container] = field(repr=False)  # by the prefix of their tensors
-    others: tuple[str, ...] = field(repr=False)
-    left_out: tuple[LeftOut, ...]
+    others: Mapping[str, SourceFile] = field(repr=False)  # files that are not weights, by name
+    stale: tuple[LeftOut, ...]
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # written instead of copied
-    copy: bool = False
+    link: bool = False
+
+    owns_configs = True
 
     @classmethod
-    def open(cls, path: Path, opener: Opener) -> ModelFolder:
+    def open(cls, path: Path) -> ModelFolder:
         """Find and open every weight file at the top of a folder."""
         path = path if path.name not in ("", "..") else path.resolve()
         files, stale = _scan(path)
         if not files:
             raise ContainerError(f"{path.name}: the folder is empty.")
-        containers = list(_open_weights(path, files, opener))
+        containers = list(_open_weights(path, list(files)))
         if not containers:
-            raise _no_weights(path, files)
+            raise _no_weights(path, list(files))
         units = {"" if i == 0 else f"{c.path.name}/": c for i, c in enumerate(containers)}
         tensors: dict[str, TensorInfo] = {}
         for prefix, unit in units.items():
@@ -72,23 +80,35 @@ class ModelFolder:
                 if prefix + name in tensors:
                     raise ContainerError(f"{path.name}: two tensors are called {prefix + name}.")
                 tensors[prefix + name] = replace(info, name=prefix + name)
-        known = {name for unit in containers for name in _files_of(unit)}
-        others = tuple(name for name in files if name not in known)
+        weights = {name for unit in containers for name in unit.files}
+        others = {name: file for name, file in files.items() if name not in weights}
         return cls(path, tensors, units, others, stale)
+
+    @property
+    def config_folder(self) -> Path:
+        """The folder itself."""
+        return self.path
+
+    @property
+    def parts(self) -> Iterable[Container]:
+        """The weights: single files, and sharded checkpoints."""
+        return self.units.values()
+
+    def locate(self, name: str) -> tuple[Container, str]:
+        """Return the weights that hold a tensor, and its name there."""
+        prefix = self._prefix(name)
+        return self.units[prefix], name.removeprefix(prefix)
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The files that a converted folder does not get."""
+        return self.stale
 
     @property
     def format(self) -> str:
         """What kind of file it is, in words for a person."""
         words = [f"{unit.path.name} ({unit.format})" for unit in self.units.values()]
         return f"model folder with {', '.join(words)}"
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """The strings kept in the weights; the first file that has a key speaks for it."""
-        merged: dict[str, str] = {}
-        for unit in self.units.values():
-            merged = {**unit.metadata, **merged}
-        return merged
 
     @property
     def copies(self) -> Mapping[str, str]:
@@ -100,32 +120,25 @@ class ModelFolder:
             for name in unit.tensors
         }
 
-    def edited(self, texts: Mapping[str, str], *, copy: bool) -> ModelFolder:
-        """Give the same folder with new texts for some files, set to copy or to link the others."""
-        units = {
-            prefix: unit.copying(copy) if isinstance(unit, ShardedCheckpoint) else unit
-            for prefix, unit in self.units.items()
-        }
-        return replace(self, units=units, texts=dict(texts), copy=copy)
+    def require_convertible(self, names: Collection[str]) -> None:
+        """Refuse to change weights whose optimizer state lies in the same file."""
+        for unit in self.parts:
+            if names and unit.optimizers:
+                raise ContainerError(
+                    f"{unit.path.name} holds the state of an optimizer.",
+                    f"Convert that file by itself: resize-pos {unit.path}",
+                )
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor in its stored dtype."""
-        if name not in self.tensors:
-            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
-        prefix = self._prefix(name)
-        return self.units[prefix].read(name.removeprefix(prefix))
-
-    def peek(self, name: str, start: int, count: int) -> bytes:
-        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
-        prefix = self._prefix(name)
-        return peek_into(self.units[prefix], name.removeprefix(prefix), start, count)
+    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> ModelFolder:
+        """Return the same folder with new texts of some files, set to copy or to link the rest."""
+        return replace(self, texts=dict(texts), link=link)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how much is written: an upper bound, as if nothing could be linked."""
+        """Return how much is written at most, as if nothing could be linked."""
         total = sum(
             unit.output_bytes(self._own(prefix, shapes)) for prefix, unit in self.units.items()
         )
-        return total + sum((self.path / name).stat().st_size for name in self.others)
+        return total + sum(file.size for file in self.others.values())
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
@@ -134,35 +147,10 @@ class ModelFolder:
         stage.mkdir()
         copied = Copied(0, 0)
         for prefix, unit in self.units.items():
-            copied += self._write_unit(unit, stage, self._own(prefix, changes), metadata)
-        dropped = {entry.name for entry in self.left_out} if changes else set()
-        for name in self.others:
-            if name in dropped:
-                continue
-            target = stage / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if name in self.texts:
-                target.write_bytes(self.texts[name].encode())
-            else:
-                linked = carry_over(self.path / name, target, copy=self.copy)
-                copied += Copied(0, 0, files=1, linked=int(linked))
-        return copied
-
-    def _write_unit(
-        self,
-        unit: Container,
-        stage: Path,
-        changes: Mapping[str, NDArray[Any]],
-        metadata: Mapping[str, str],
-    ) -> Copied:
-        if isinstance(unit, ShardedCheckpoint):
-            return unit.write_into(stage, changes, metadata)
-        target = stage / unit.path.name
-        if changes:
-            return unit.write(target, changes, metadata)
-        linked = carry_over(unit.path, target, copy=self.copy)
-        size = sum(info.nbytes for info in unit.tensors.values())
-        return Copied(len(unit.tensors), size, linked=int(linked))
+            copied += unit.write_into(stage, self._own(prefix, changes), metadata, link=self.link)
+        dropped = {entry.name for entry in self.stale} if changes else set()
+        others = {name: file for name, file in self.others.items() if name not in dropped}
+        return copied + write_others(stage, others, self.texts, link=self.link)
 
     def _prefix(self, name: str) -> str:
         return next((p for p in self.units if p and name.startswith(p)), "")
@@ -175,9 +163,27 @@ class ModelFolder:
         }
 
 
-def _scan(folder: Path) -> tuple[list[str], tuple[LeftOut, ...]]:
+def write_others(
+    stage: Path, others: Mapping[str, SourceFile], texts: Mapping[str, str], *, link: bool
+) -> Copied:
+    """Bring the files that are not weights into a new folder; some get a new text."""
+    copied = Copied(0, 0)
+    for name, file in others.items():
+        target = stage / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if name in texts:
+            file.require_unchanged()  # the new text was made from the old one
+            target.write_bytes(texts[name].encode())
+        else:
+            linked = link_or_copy(file, target, link=link)
+            copied += Copied(0, 0, files=1, linked=int(linked))
+    return copied
+
+
+def _scan(folder: Path) -> tuple[dict[str, SourceFile], tuple[LeftOut, ...]]:
     """List every file by its path in the folder, and what would be out of date in a copy."""
-    files, left_out = [], []
+    files: dict[str, SourceFile] = {}
+    left_out: list[LeftOut] = []
     for parent, folders, names in os.walk(folder, onerror=_unreadable):
         relative = Path(parent).relative_to(folder)
         for name in list(folders):
@@ -194,22 +200,21 @@ def _scan(folder: Path) -> tuple[list[str], tuple[LeftOut, ...]]:
         for name in sorted(names):
             inside = (relative / name).as_posix()
             path = require_inside(folder, inside)
-            if not path.is_file():
+            if not path.is_file():  # a pipe or a device: opening it could block
                 raise ContainerError(f"{folder.name}/{inside}: is neither a file nor a folder.")
-            files.append(inside)
+            files[inside] = SourceFile.of(path)
             left_out += [LeftOut(inside, why) for what, why in _STALE if what.fullmatch(name)][:1]
     return files, tuple(left_out)
 
 
 def _unreadable(error: OSError) -> None:
-    name = Path(error.filename or "").name
-    raise ContainerError(f"{name}: cannot be read: {error.strerror}.") from error
+    raise unreadable(Path(error.filename or ""), error) from error
 
 
-def _open_weights(folder: Path, files: list[str], opener: Opener) -> Iterator[Container]:
-    """Open the weights at the top, those that speak for the folder first."""
+def _open_weights(folder: Path, files: list[str]) -> Iterator[Container]:
+    """Open the weights at the top of the folder; the first ones take precedence."""
     top = [name for name in files if "/" not in name]
-    indexes = [ShardedCheckpoint.open(folder / n, opener) for n in top if is_index(Path(n))]
+    indexes = [ShardedCheckpoint.open(folder / name) for name in top if is_index(name)]
     sharded = {name for index in indexes for name in index.files}
     singles = []
     for name in top:
@@ -218,11 +223,11 @@ def _open_weights(folder: Path, files: list[str], opener: Opener) -> Iterator[Co
             continue
         require_no_pointer(path)
         try:
-            singles.append(opener(path))
+            singles.append(open_container(path))
         except ContainerError:
-            # Sentencepiece and others call their files .bin, too. What is named like weights has
-            # to be weights.
-            if path.suffix == ".safetensors" or _WEIGHT_NAMES.fullmatch(name):
+            # Sentencepiece and others use the same suffixes. A file that is named like weights must
+            # be weights.
+            if path.suffix == SAFETENSORS_SUFFIX or _WEIGHT_NAMES.fullmatch(name):
                 raise
     yield from sorted([*singles, *indexes], key=_rank)
 
@@ -234,14 +239,11 @@ def _is_training(name: str) -> bool:
 
 def _rank(unit: Container) -> tuple[int, int, int, str]:
     """Order weights: by format, those with the plain name before variants such as fp16."""
-    first = next(iter(unit.shards)) if isinstance(unit, ShardedCheckpoint) else unit.path.name
-    plain = re.fullmatch(r"[\w-]+\.\w+", first) is not None
-    named = _WEIGHT_NAMES.fullmatch(first) is not None
-    return WEIGHT_SUFFIXES.index(Path(first).suffix), -named, -plain, unit.path.name
-
-
-def _files_of(unit: Container) -> tuple[str, ...]:
-    return unit.files if isinstance(unit, ShardedCheckpoint) else (unit.path.name,)
+    file = unit.files[-1]  # of shards the last one: the index comes first
+    plain = re.fullmatch(r"[\w-]+\.\w+", file) is not None
+    named = _WEIGHT_NAMES.fullmatch(file) is not None
+    order = (*WEIGHT_SUFFIXES, Path(file).suffix)  # an index may name shards with any suffix
+    return order.index(Path(file).suffix), -named, -plain, unit.path.name
 
 
 def _no_weights(folder: Path, files: list[str]) -> ContainerError:

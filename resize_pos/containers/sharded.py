@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Container, Copied, missing, peek_into
+from resize_pos.containers.base import Container, Copied, PartsContainer
+from resize_pos.containers.detect import is_index, open_container
 from resize_pos.containers.io.link_or_copy import (
-    carry_over,
     require_bare,
     require_inside,
     require_no_pointer,
 )
-from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.containers.io.source_file import SourceFile
+from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import parse, replace_value
 from resize_pos.core.tensors import TensorInfo
@@ -23,36 +24,29 @@ from resize_pos.core.tensors import TensorInfo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Opener = Callable[[Path], Container]
-
-_INDEX = re.compile(r".+\.index(\.[\w-]+)?\.json")
 _SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(?P<variant>\.[\w-]+)?\.\w+")
 _LARGEST_TOTAL = 2**63
 _LARGEST_INDEX = 256 * 2**20
 
 
-def is_index(path: Path) -> bool:
-    """Tell by its name whether a file is the index of a sharded checkpoint."""
-    return _INDEX.fullmatch(path.name) is not None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ShardedCheckpoint:
+class ShardedCheckpoint(PartsContainer):
     """An index whose every shard has been opened and agrees with it."""
 
-    path: Path
+    index: SourceFile
     tensors: Mapping[str, TensorInfo]
     shards: Mapping[str, Container] = field(repr=False)  # by file name
-    _homes: Mapping[str, str] = field(repr=False)  # tensor → file name
+    _shard_of: Mapping[str, str] = field(repr=False)  # tensor → file name
     _text: str = field(repr=False)
-    copy: bool = False
+    link: bool = False
 
     @classmethod
-    def open(cls, path: Path, opener: Opener) -> ShardedCheckpoint:
+    def open(cls, path: Path) -> ShardedCheckpoint:
         """Read the index and the header of every shard; refuse any disagreement."""
-        text, homes = _read_index(path)
-        names = list(dict.fromkeys(homes.values()))
-        nested = next((name for name in names if is_index(Path(name))), None)
+        index = SourceFile.of(path)
+        text, shard_of = _read_index(index)
+        names = list(dict.fromkeys(shard_of.values()))
+        nested = next((name for name in names if is_index(name)), None)
         if nested is not None:
             raise ContainerError(f"{path.name}: names {nested}, which is an index, as a shard.")
         missing = [name for name in names if not _is_file(path.parent / name)]
@@ -67,10 +61,24 @@ class ShardedCheckpoint:
         for name in names:
             file = require_inside(path.parent, name)
             require_no_pointer(file)
-            shards[name] = opener(file)
-        _require_agreement(path, homes, shards)
-        tensors = {name: shards[home].tensors[name] for name, home in homes.items()}
-        return cls(path, tensors, shards, homes, text)
+            shards[name] = open_container(file)
+        _require_agreement(path, shard_of, shards)
+        tensors = {name: shards[shard].tensors[name] for name, shard in shard_of.items()}
+        return cls(index, tensors, shards, shard_of, text)
+
+    @property
+    def path(self) -> Path:
+        """Where the index lies."""
+        return self.index.path
+
+    @property
+    def parts(self) -> Iterable[Container]:
+        """The shards, in the order in which the index names them."""
+        return self.shards.values()
+
+    def locate(self, name: str) -> tuple[Container, str]:
+        """Return the shard that holds a tensor."""
+        return self.shards[self._shard_of[name]], name
 
     @property
     def format(self) -> str:
@@ -79,37 +87,21 @@ class ShardedCheckpoint:
         return f"{' and '.join(kinds)} in {len(self.shards)} shards"
 
     @property
-    def metadata(self) -> Mapping[str, str]:
-        """The strings kept in the shards; the first shard that has a key speaks for it."""
-        merged: dict[str, str] = {}
-        for shard in self.shards.values():
-            merged = {**shard.metadata, **merged}
-        return merged
-
-    @property
     def files(self) -> tuple[str, ...]:
         """The names of the index and its shards."""
         return (self.path.name, *self.shards)
 
-    def copying(self, copy: bool) -> ShardedCheckpoint:
-        """Give the same checkpoint, set to copy or to link the shards that do not change."""
-        return replace(self, copy=copy)
-
-    def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor in its stored dtype."""
-        if name not in self._homes:
-            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
-        return self.shards[self._homes[name]].read(name)
-
-    def peek(self, name: str, start: int, count: int) -> bytes:
-        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
-        return peek_into(self.shards[self._homes[name]], name, start, count)
+    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> ShardedCheckpoint:
+        """Return the same checkpoint, set to copy or to link the shards that do not change."""
+        del texts  # configs belong to a folder
+        return replace(self, link=link)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how much is written: an upper bound, as if nothing could be linked."""
+        """Return how much is written at most, as if nothing could be linked."""
         total = len(self._text) + 4096
-        for home, shard in self.shards.items():
-            total += shard.output_bytes({n: s for n, s in shapes.items() if self._homes[n] == home})
+        for file, shard in self.shards.items():
+            own = {n: shape for n, shape in shapes.items() if self._shard_of[n] == file}
+            total += shard.output_bytes(own)
         return total
 
     def write(
@@ -117,28 +109,34 @@ class ShardedCheckpoint:
     ) -> Copied:
         """Make a folder with the index and its shards, in which only `changes` differ."""
         stage.mkdir()
-        return self.write_into(stage, changes, metadata)
+        return self.write_into(stage, changes, metadata, link=self.link)
 
     def write_into(
-        self, folder: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+        self,
+        folder: Path,
+        changes: Mapping[str, NDArray[Any]],
+        metadata: Mapping[str, str],
+        *,
+        link: bool,
     ) -> Copied:
-        """Write shards that change, carry the others over, and write the index last."""
+        """Write the shards that change, copy or link the others, and write the index last."""
         linked = 0
-        for home, shard in self.shards.items():
-            new = {name: array for name, array in changes.items() if self._homes[name] == home}
+        for file, shard in self.shards.items():
+            new = {name: array for name, array in changes.items() if self._shard_of[name] == file}
             if new:
-                shard.write(folder / home, new, metadata)
+                shard.write(folder / file, new, metadata)
             else:
-                linked += carry_over(shard.path, folder / home, copy=self.copy)
+                linked += shard.write_or_link(folder / file, link=link).linked
+        self.index.require_unchanged()
         text = self._new_index({name: array.shape for name, array in changes.items()})
         (folder / self.path.name).write_bytes(text.encode())
-        kept = [info.nbytes for name, info in self.tensors.items() if name not in changes]
-        return Copied(len(kept), sum(kept), files=0, linked=linked)
+        return self.copied_except(changes) + Copied(0, 0, linked=linked)
 
     def _new_index(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
-        """Bring the totals up to date by what changed, and leave the rest of the text alone.
+        """Add what changed to the totals, and leave the rest of the text alone.
 
-        By the difference: what a total counts (shared tensors, buffers) is its maker's choice.
+        The difference is added because programs disagree on what a total counts (shared tensors,
+        buffers).
         """
         new = {n: TensorInfo(n, shape, self.tensors[n].dtype) for n, shape in shapes.items()}
         grown = {
@@ -162,16 +160,13 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read_index(path: Path) -> tuple[str, dict[str, str]]:
+def _read_index(index: SourceFile) -> tuple[str, dict[str, str]]:
+    path = index.path
+    if index.size > _LARGEST_INDEX:
+        raise ContainerError(f"{path.name}: is too large for an index.")
     try:
-        if path.stat().st_size > _LARGEST_INDEX:
-            raise ContainerError(f"{path.name}: is too large for an index.")
-        text = path.read_bytes().decode("utf-8")
+        text = index.read(0, index.size).decode("utf-8")
         document = parse(text)
-    except FileNotFoundError:
-        raise missing(path) from None
-    except OSError as error:
-        raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise ContainerError(f"{path.name}: is not JSON: {error}.") from error
     found = document.get("weight_map") if isinstance(document, dict) else None
@@ -179,7 +174,7 @@ def _read_index(path: Path) -> tuple[str, dict[str, str]]:
         raise ContainerError(
             f"{path.name}: has no weight_map.", "An index maps every tensor to the file it is in."
         )
-    return text, {name: require_bare(home, path.name) for name, home in found.items()}
+    return text, {name: require_bare(file, path.name) for name, file in found.items()}
 
 
 def _require_no_stray(path: Path, names: Iterable[str]) -> None:
@@ -200,18 +195,18 @@ def _require_no_stray(path: Path, names: Iterable[str]) -> None:
 
 
 def _require_agreement(
-    path: Path, homes: Mapping[str, str], shards: Mapping[str, Container]
+    path: Path, shard_of: Mapping[str, str], shards: Mapping[str, Container]
 ) -> None:
-    for name, home in homes.items():
-        if name not in shards[home].tensors:
+    for name, file in shard_of.items():
+        if name not in shards[file].tensors:
             raise ContainerError(
-                f"{path.name}: says that {name} is in {home}, which does not hold it.",
+                f"{path.name}: says that {name} is in {file}, which does not hold it.",
                 "The index and the shards do not belong together.",
             )
-    for home, shard in shards.items():
+    for file, shard in shards.items():
         for name in shard.tensors:
-            if homes.get(name) != home:
+            if shard_of.get(name) != file:
                 raise ContainerError(
-                    f"{path.name}: does not say that {name} is in {home}, which holds it.",
+                    f"{path.name}: does not say that {name} is in {file}, which holds it.",
                     "The index and the shards do not belong together.",
                 )

@@ -1,19 +1,14 @@
-"""Where a checkpoint comes from, and what a folder has besides tensors."""
+"""Where a checkpoint comes from: a path, or a model on the hub."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from resize_pos.containers.base import WEIGHT_SUFFIXES, Container
-from resize_pos.containers.detect import writes_folder
+from resize_pos.containers.base import Container
+from resize_pos.containers.detect import WEIGHT_SUFFIXES, is_index, open_container
 from resize_pos.containers.hub import fetch, parse_hub
-from resize_pos.core.errors import ContainerError, OutputError
+from resize_pos.core.errors import OutputError
 from resize_pos.core.fast_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from resize_pos.containers.model_folder import LeftOut, ModelFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,62 +21,29 @@ class Source:
 
 
 def resolve_source(given: Path) -> Source:
-    """Find a checkpoint; one on the hub is downloaded, and its output belongs to where you are."""
+    """Find a checkpoint; a model on the hub is downloaded, and named after the current folder."""
     model = parse_hub(given)
     if model is not None:
         return Source(fetch(model), str(model), Path(model.name))
-    if given.name.endswith(".json"):  # an index stands for the folder of its shards
+    if is_index(given.name):  # it stands for the folder of its shards
         return Source(given, given.name, given.absolute().parent)
     names = given if given.name not in ("", "..") else given.resolve()
     return Source(given, names.name, names)
 
 
+def open_source(given: Path) -> Container:
+    """Open a checkpoint that a user named: a path, or `hf://org/name`."""
+    return open_container(resolve_source(given).path)
+
+
 def source_name(given: Path) -> str:
-    """Write a source as its user would."""
+    """Return the name of a source as a user would type it."""
     model = parse_hub(given)
     return str(given if model is None else model)
 
 
-def require_convertible(container: Container, names: Collection[str]) -> None:
-    """Refuse, before anything is written, what a container cannot change without breaking."""
-    if not writes_folder(container):
-        return
-    from resize_pos.containers.dcp.checkpoint import DistributedCheckpoint
-
-    if isinstance(container, DistributedCheckpoint):
-        container.require_no_state(names)
-    elif (folder := model_folder_of(container)) is not None:
-        for unit in folder.units.values():
-            if names and getattr(unit, "optimizers", ()):
-                raise ContainerError(
-                    f"{unit.path.name} holds the state of an optimizer.",
-                    f"Convert that file by itself: resize-pos {unit.path}",
-                )
-
-
-def copies(container: Container) -> Mapping[str, str]:
-    """Name the tensors of further weight files, each with its name in the first."""
-    folder = model_folder_of(container)
-    return {} if folder is None else folder.copies
-
-
-def left_out(container: Container) -> tuple[LeftOut, ...]:
-    """Name the files that a converted folder does not get."""
-    folder = model_folder_of(container)
-    return () if folder is None else folder.left_out
-
-
-def model_folder_of(container: Container) -> ModelFolder | None:
-    """Give the model folder that a container is, if it is one."""
-    if not writes_folder(container):
-        return None
-    from resize_pos.containers.model_folder import ModelFolder  # a lone file has no use for it
-
-    return container if isinstance(container, ModelFolder) else None
-
-
 def require_other_place(source: Path, output: Path, *, folder: bool) -> None:
-    """Refuse a target that is the source, is inside of it, or holds it."""
+    """Refuse a target that is the source, lies inside it, or contains it."""
     if folder and output.suffix in WEIGHT_SUFFIXES:
         raise OutputError(
             f"{output}: is the name of a file, but the output is a folder.",

@@ -282,7 +282,10 @@ JOB_OPTIONS: tuple[Option, ...] = (
         flag="--no-config",
     ),
     Option(
-        "copy", Kind.FLAG, _RUN, "Copy unchanged files; without it, large ones are hard-linked."
+        "link",
+        Kind.FLAG,
+        _RUN,
+        "Hard-link large files that do not change; without it, they are copied.",
     ),
     Option(
         "drop_extras",

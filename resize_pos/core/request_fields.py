@@ -90,6 +90,6 @@ class ResizeOptions(Options, total=False):
     device: str | None
     force: bool | None
     edit_configs: bool | None
-    copy: bool | None
+    link: bool | None
     drop_extras: bool | None
     dry_run: bool | None

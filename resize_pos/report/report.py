@@ -26,7 +26,7 @@ from resize_pos.report.fine_tuning import (
 )
 
 if TYPE_CHECKING:
-    from resize_pos.containers.model_folder import LeftOut
+    from resize_pos.containers.base import LeftOut
     from resize_pos.quality.pictures import StepPictures
 
 

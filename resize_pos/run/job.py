@@ -11,32 +11,16 @@ from typing import TYPE_CHECKING
 from resize_pos.configs.advice import advise
 from resize_pos.configs.read import ConfigFile, ConfigFiles
 from resize_pos.configs.values import ConfigEdit, config_files
-from resize_pos.containers.base import (
-    Container,
-    Copied,
-    EarlyWriter,
-    Promised,
-    TrainingCheckpoint,
-    peek_into,
-)
-from resize_pos.containers.detect import open_container, writes_folder
+from resize_pos.containers.base import Container, Copied, Promised
+from resize_pos.containers.detect import open_container
 from resize_pos.containers.io.atomic_output import (
     require_absent,
     require_space,
     require_writable,
     staged,
 )
-from resize_pos.containers.io.splice import CopyRange, write_spliced
-from resize_pos.containers.reformat import Converted, converted
-from resize_pos.containers.sources import (
-    Source,
-    copies,
-    left_out,
-    model_folder_of,
-    require_convertible,
-    require_other_place,
-    resolve_source,
-)
+from resize_pos.containers.reformat import converted
+from resize_pos.containers.sources import Source, require_other_place, resolve_source
 from resize_pos.core.background import Beside, Promise
 from resize_pos.core.devices import CPU
 from resize_pos.core.errors import ContainerError, ResizePosError
@@ -66,7 +50,7 @@ class Job:
     hash_output: bool = False
     limits: tuple[Limit, ...] = ()  # what the user will not have a measure exceed
     edit_configs: bool = True  # of a folder; else they are carried over as they are
-    copy: bool = False  # files that do not change are copied, not hard-linked
+    link: bool = False  # large files that do not change become hard links, not copies
     drop_extras: bool = False  # what the output's format cannot hold is left out
     draw: bool = False  # what a page would show is computed, too
 
@@ -91,19 +75,19 @@ def run(job: Job) -> Report:
     try:
         around = Surroundings.of(container, job.request)
         located = locate_tables(around)
-        require_one_geometry(copies(container), located)
+        require_one_geometry(container.copies, located)
         # The config files beside a lone weight file may belong to another model.
-        own_configs = job.edit_configs and container.path.is_dir()
+        own_configs = job.edit_configs and container.owns_configs
         configs = around.files.read(config_files(located), strict=True) if own_configs else {}
         documents = {name: file.document for name, file in configs.items()}
         plan = make_plan(located, job.request, documents)
-        require_convertible(container, [step.name for step in plan.changes])
+        container.require_convertible([step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
     changes = bool(plan.changes or plan.config_edits)
-    folder = writes_folder(container)
+    folder = container.is_folder
     output = _target(job, source, plan, folder)
     if output is not None:
         require_other_place(source.path, output, folder=folder)
@@ -118,9 +102,9 @@ def run(job: Job) -> Report:
         Copied(len(container.tensors) - len(plan.changes), 0),
         seconds=0.0,
         config_advice=advise(plan.steps, plan.request, around.files, edited=bool(configs)),
-        left_out=left_out(container) if plan.changes else (),
-        copies=copies(container),
-        conversion=container.conversion if isinstance(container, Converted) else None,
+        left_out=container.left_out if plan.changes else (),
+        copies=container.copies,
+        conversion=container.conversion,
     )
     if job.dry_run:
         if output is not None:
@@ -128,7 +112,8 @@ def run(job: Job) -> Report:
             require_absent(output, force=job.force, folder=folder)
         report = replace(report, status=Status.PLANNED if changes else Status.UNCHANGED)
     elif output is not None and changes:
-        container = _prepare(container, configs, plan.config_edits, copy=job.copy)
+        texts = _edited(configs, plan.config_edits)
+        container = container.with_configs(texts, link=job.link)
         done = _convert(container, plan, output, job, around)
         report = replace(
             report,
@@ -138,8 +123,7 @@ def run(job: Job) -> Report:
             sha256=done.sha256,
         )
     elif output is not None:
-        container = _prepare(container, configs, (), copy=job.copy)
-        done = _copy_whole(container, output, job)
+        done = _copy_whole(container.with_configs({}, link=job.link), output, job)
         report = replace(report, copied=done.copied, sha256=done.sha256)
     return replace(report, seconds=time.perf_counter() - started)
 
@@ -154,7 +138,7 @@ def _require_device(device: str) -> None:
 
 def _with_optimizers(plan: Plan, container: Container) -> Plan:
     """Plan what becomes of the optimizer state that a training checkpoint holds."""
-    if not isinstance(container, TrainingCheckpoint):
+    if not container.optimizers:
         return plan
     from resize_pos.planning.rules.optimizer import optimizer_steps
 
@@ -171,39 +155,26 @@ def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
     return default_output(source.names, plan, folder=folder)
 
 
-def _prepare(
-    container: Container,
-    configs: Mapping[str, ConfigFile],
-    edits: Sequence[ConfigEdit],
-    *,
-    copy: bool,
-) -> Container:
-    """Set a folder up to be written with its configs edited."""
-    if not writes_folder(container):
-        return container
+def _edited(configs: Mapping[str, ConfigFile], edits: Sequence[ConfigEdit]) -> Mapping[str, str]:
+    """Return the new text of every config file that changes."""
+    if not edits:
+        return {}
     from resize_pos.configs.edits import apply_edits
-    from resize_pos.containers.dcp.checkpoint import DistributedCheckpoint
-    from resize_pos.containers.sharded import ShardedCheckpoint
 
-    if isinstance(container, ShardedCheckpoint | DistributedCheckpoint):
-        return container.copying(copy)
-    folder = model_folder_of(container)
-    if folder is None:
-        return container
-    new = {}
-    for file in dict.fromkeys(edit.file for edit in edits):
-        new[file] = apply_edits(configs[file].source, [edit for edit in edits if edit.file == file])
-    return folder.edited(new, copy=copy)
+    return {
+        file: apply_edits(configs[file].source, [edit for edit in edits if edit.file == file])
+        for file in dict.fromkeys(edit.file for edit in edits)
+    }
 
 
 def _convert(
     container: Container, plan: Plan, output: Path, job: Job, around: Surroundings
 ) -> _Written:
     """Write the target; everything that can fail happens before it is renamed into place."""
-    if plan.drops and isinstance(container, TrainingCheckpoint):
+    if plan.drops:
         container = container.without(plan.drops)
     shapes = {step.name: step.target_shape for step in plan.changes}
-    with staged(output, force=job.force, folder=writes_folder(container)) as stage:
+    with staged(output, force=job.force, folder=container.is_folder) as stage:
         require_space(output.parent, container.output_bytes(shapes))
         data = {name: _bytes_of(container, name) for name in shapes}
         note = record(plan, container.tensors, data)
@@ -221,35 +192,27 @@ def _convert(
         # The kernel copies bytes while another thread computes the tables, then their measures.
         # Only that thread may import numpy until the tables are there.
         with Beside(work, feeds=[tables]) as reports:
-            if isinstance(container, EarlyWriter):
-                promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
-                copied = container.write_early(stage, promised, note)
-            else:
-                copied = container.write(stage, tables.result().after, note)
+            promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
+            copied = container.write_early(stage, promised, note)
             from resize_pos.verify.output_check import check_output
 
             written = ConfigFiles(stage).documents() if plan.config_edits else None
             before = tables.result().before
-            check_output(open_container(stage), container, plan, before, around, written)
+            result = open_container(stage)
+            result.check_with_reference()
+            check_output(result, container, plan, before, around, written)
             return _Written(copied, reports.result(), _hash_if_asked(stage, job))
 
 
 def _bytes_of(container: Container, name: str) -> bytes:
-    return peek_into(container, name, 0, container.tensors[name].nbytes)
+    return container.peek(name, 0, container.tensors[name].nbytes)
 
 
 def _copy_whole(container: Container, output: Path, job: Job) -> _Written:
-    folder, changes_format = writes_folder(container), isinstance(container, Converted)
-    anew = folder or changes_format
-    with staged(output, force=job.force, folder=folder) as stage:
-        size = container.output_bytes({}) if anew else container.path.stat().st_size
-        require_space(output.parent, size)
-        if anew:
-            copied = container.write(stage, {}, {})
-        else:
-            write_spliced(container.path, stage, [CopyRange(0, size)])
-            infos = container.tensors.values()
-            copied = Copied(len(infos), sum(info.nbytes for info in infos))
+    with staged(output, force=job.force, folder=container.is_folder) as stage:
+        require_space(output.parent, container.output_bytes({}))
+        copied = container.write_unchanged(stage)
+        open_container(stage).check_with_reference()
         return _Written(copied, sha256=_hash_if_asked(stage, job))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from resize_pos.configs.model_types import config_models
 from resize_pos.configs.read import ConfigSize, Document, config_sizes
-from resize_pos.containers.base import Container, PartialReader
+from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError, OutputError, TableError
 from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, SetLength
 from resize_pos.core.tensors import TensorInfo
@@ -84,14 +84,13 @@ def check_output(
         from_length=request.to_length if request.from_length else None,
     )
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
-    peek = output.peek if isinstance(output, PartialReader) else None
     around_output = Surroundings(
         output.tensors,
         again,
         _edited_sizes(around.configs, plan) if documents is None else config_sizes(documents),
         known,
         output.read,
-        peek,
+        output.peek,
         around.models if documents is None else config_models(documents),
     )
     after = make_plan(locate_tables(around_output), again, documents)

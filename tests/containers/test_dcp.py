@@ -124,8 +124,8 @@ def test_files_that_do_not_change_are_linked_or_copied(tmp_path: Path) -> None:
     source = in_two_files(tmp_path / "ckpt")
     with (source / "__0_0.distcp").open("ab") as file:
         file.write(bytes(LINK_FROM))
-    linked = resize_checkpoint(source, to=96, output=tmp_path / "linked")
-    copied = resize_checkpoint(source, to=96, output=tmp_path / "copied", copy=True)
+    linked = resize_checkpoint(source, to=96, output=tmp_path / "linked", link=True)
+    copied = resize_checkpoint(source, to=96, output=tmp_path / "copied")
     assert (linked.copied.linked, copied.copied.linked) == (1, 0)
     assert (source / "__0_0.distcp").samefile(tmp_path / "linked" / "__0_0.distcp")
     assert files(tmp_path / "linked").keys() == files(tmp_path / "copied").keys()

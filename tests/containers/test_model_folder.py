@@ -18,6 +18,7 @@ from resize_pos.configs.values import ConfigEdit
 from resize_pos.containers import model_folder
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.io.link_or_copy import LINK_FROM
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.stage_names import PART_SUFFIX
 from resize_pos.core.errors import ContainerError, GeometryError, OutputError
 from resize_pos.report import Report, Status
@@ -135,13 +136,16 @@ def test_a_longer_text_says_nothing_about_images(tmp_path: Path) -> None:
     )
 
 
-def test_shards_that_do_not_change_are_links_and_the_index_is_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", [False, True])
+def test_unchanged_shards_are_copied_or_linked_and_the_index_is_up_to_date(
+    link: bool, tmp_path: Path
+) -> None:
     model = vit_model(hidden_size=192, intermediate_size=768)
     source = save_hf(model, None, tmp_path / "model", max_shard_size="2MB")
     index = json.loads((source / "model.safetensors.index.json").read_text())
     shards = sorted(set(index["weight_map"].values()))
     assert len(shards) >= 3
-    report = resize_checkpoint(source, to="96x128")
+    report = resize_checkpoint(source, to="96x128", link=link)
     assert report.output is not None
     require_only_planned(source, report)
     home = index["weight_map"]["vit.embeddings.position_embeddings"]
@@ -151,7 +155,8 @@ def test_shards_that_do_not_change_are_links_and_the_index_is_up_to_date(tmp_pat
         assert (old.read_bytes() == new.read_bytes()) == (shard != home)
         linked += old.samefile(new)
     large = [s for s in shards if (source / s).stat().st_size >= LINK_FROM and s != home]
-    assert linked == len(large) == report.copied.linked > 0
+    assert len(large) > 0
+    assert linked == report.copied.linked == (len(large) if link else 0)
     after = json.loads((report.output / "model.safetensors.index.json").read_text())
     assert after["weight_map"] == index["weight_map"]
     tensors = open_container(report.output).tensors.values()
@@ -160,17 +165,17 @@ def test_shards_that_do_not_change_are_links_and_the_index_is_up_to_date(tmp_pat
     loaded(type(model), report.output)
 
 
-def test_copy_links_nothing(tmp_path: Path) -> None:
+def test_nothing_is_linked_unless_asked_for(tmp_path: Path) -> None:
     source = small_folder(tmp_path / "model")
     blob = source / "blob.dat"
     blob.write_bytes(bytes(LINK_FROM))
-    linked = resize_checkpoint(source, to=96, output=tmp_path / "linked")
-    copied = resize_checkpoint(source, to=96, output=tmp_path / "copied", copy=True)
+    linked = resize_checkpoint(source, to=96, output=tmp_path / "linked", link=True)
+    copied = resize_checkpoint(source, to=96, output=tmp_path / "copied")
     assert blob.samefile(tmp_path / "linked" / "blob.dat")
     assert not blob.samefile(tmp_path / "copied" / "blob.dat")
     assert (linked.copied.linked, copied.copied.linked) == (1, 0)
     assert files(tmp_path / "linked") == files(tmp_path / "copied")
-    # Small files are never linked: whoever edits one would edit the source's.
+    # Small files are never linked: an edit would also change the source.
     assert not (source / "config.json").samefile(tmp_path / "linked" / "config.json")
 
 
@@ -516,11 +521,11 @@ def test_a_failure_in_the_middle_leaves_nothing_behind(
         small_folder(tmp_path / "model-96")
     before = files(tmp_path)
 
-    def fails(path: Path, target: Path, *, copy: bool) -> bool:
+    def fails(source: SourceFile, target: Path, *, link: bool) -> bool:
         assert (target.parent / "model.safetensors").exists()  # half of the work is done
         raise failure
 
-    monkeypatch.setattr(model_folder, "carry_over", fails)
+    monkeypatch.setattr(model_folder, "link_or_copy", fails)
     with pytest.raises((type(failure), OutputError)):
         resize_checkpoint(source, to=96, force=exists)
     assert files(tmp_path) == before
@@ -617,12 +622,12 @@ def test_the_terminal_lists_edits_links_and_what_is_left_out(
     source = small_folder(tmp_path / "model")
     (source / "tf_model.h5").write_bytes(b"old")
     (source / "blob.dat").write_bytes(bytes(LINK_FROM))
-    assert _run([str(source), "--to", "96"], debug=True) == 0
+    assert _run([str(source), "--to", "96", "--link"], debug=True) == 0
     shown = capsys.readouterr().out
     assert "config.json: image_size 64 → 96" in shown
     assert "tf_model.h5 was left out" in shown
     assert "1 unchanged files are hard links" in shown
-    words = ["--no-config", "--copy", "-o", str(tmp_path / "other")]
+    words = ["--no-config", "-o", str(tmp_path / "other")]
     assert _run([str(source), "--to", "96", *words], debug=True) == 0
     shown = capsys.readouterr().out
     assert "still to change: transformers config.json: image_size 64 → 96" in shown

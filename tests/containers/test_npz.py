@@ -310,14 +310,15 @@ def test_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
 
 def _append_hole(path: Path, name: str, start: bytes, zeros: int) -> None:
     """Add a stored member whose data is a hole; its checksum is wrong, and nobody reads it."""
-    from resize_pos.containers.npz.archive import Member, _central_header, _closing, _local_header
+    from resize_pos.containers.npz.archive import Member, central_header, local_header
+    from resize_pos.containers.zip.headers import closing
 
     with zipfile.ZipFile(path) as archive:
         infos, directory = archive.infolist(), archive.start_dir
     info = zipfile.ZipInfo(name)
     info.file_size = info.compress_size = len(start) + zeros
     info.CRC = 1
-    header = _local_header(info)
+    header = local_header(info)
     members = [Member(old, old.header_offset, 0) for old in infos]
     with path.open("r+b") as file:
         file.truncate(directory)
@@ -326,6 +327,6 @@ def _append_hole(path: Path, name: str, start: bytes, zeros: int) -> None:
         file.truncate(file.tell() + zeros)
         file.seek(0, io.SEEK_END)
         offset = file.tell()
-        central = b"".join(_central_header(m.info, m.begin) for m in members)
-        central += _central_header(info, directory)
-        file.write(central + _closing(len(members) + 1, len(central), offset, b""))
+        central = b"".join(central_header(m.info, m.begin) for m in members)
+        central += central_header(info, directory)
+        file.write(central + closing(len(members) + 1, len(central), offset, b""))

@@ -363,7 +363,7 @@ def test_missing_files_folders_and_pipes_are_container_errors(tmp_path: Path) ->
     with pytest.raises(ContainerError, match="is a folder"):
         SafetensorsFile.open(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ContainerError, match="pipe: is not a file"):
+    with pytest.raises(ContainerError, match="pipe: is not a regular file"):
         SafetensorsFile.open(tmp_path / "pipe")
     with pytest.raises(ContainerError, match="cannot be read"):
         SafetensorsFile.open(tmp_path / ("x" * 300))

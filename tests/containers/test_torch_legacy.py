@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from resize_pos.api import inspect_checkpoint, resize_checkpoint
-from resize_pos.containers.base import PartialReader
 from resize_pos.containers.detect import open_container
 from resize_pos.core.errors import ContainerError, ResizePosError
 from tests.planning.test_optimizer import adamw, train, trained
@@ -188,12 +187,10 @@ def test_a_few_bytes_can_be_looked_at_in_every_format(tmp_path: Path) -> None:
     paths = [save(tmp_path / "a.pth", content), save_legacy(tmp_path / "b.pth", content)]
     for path in paths:
         container = open_container(path)
-        assert isinstance(container, PartialReader)
         for name in ("pos_embed", "cls_token"):
             whole = container.read(name).tobytes()
             assert container.peek(name, 8, 12) == whole[8:20]
             assert container.peek(name, len(whole) - 4, 12) == whole[-4:]
     script = open_container(save_script(tmp_path / "clip.pt", Clip()))
-    assert isinstance(script, PartialReader)
     name = "visual.class_embedding"
     assert script.peek(name, 4, 8) == script.read(name).tobytes()[4:12]

@@ -1,8 +1,8 @@
 """torch distributed checkpoints: a `.metadata` file and the `.distcp` files that it describes.
 
-Neither torch nor an unpickler takes part: the metadata and the entries are read as opcodes. What
-does not change is not read at all: entries are byte ranges, so files are spliced, or linked whole.
-A table that lay in parts on several ranks becomes one part; torch shards it again when it loads.
+Neither torch nor an unpickler is used: the metadata and the entries are read as opcodes. What does
+not change is not read at all: entries are byte ranges, so files are spliced, or copied whole. A
+table that lay in parts on several ranks becomes one part; torch shards it again when it loads.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied
+from resize_pos.containers.arrays import require_dtype
+from resize_pos.containers.base import Container, Copied
 from resize_pos.containers.dcp.metadata import METADATA, Metadata, Piece, require_fitting
-from resize_pos.containers.io.link_or_copy import carry_over, require_inside
+from resize_pos.containers.io.link_or_copy import link_or_copy, require_inside
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, NewBytes, Segment, write_spliced
+from resize_pos.containers.model_folder import write_others
 from resize_pos.containers.torch.dtypes import DTYPE_NAMES
-from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 
@@ -29,37 +32,37 @@ if TYPE_CHECKING:
 _STATE = re.compile(r"(?:^|\.)state\.(?P<parameter>.+)\.[A-Za-z_]+")
 
 
-def is_distributed(folder: Path) -> bool:
-    """Tell whether a folder is a distributed checkpoint."""
-    return (folder / METADATA).is_file() and any(folder.glob("*.distcp"))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class DistributedCheckpoint:
-    """A distributed checkpoint whose metadata has been read and held against its files."""
+class DistributedCheckpoint(Container):
+    """A distributed checkpoint whose metadata has been read and compared with its files."""
 
     path: Path
     tensors: Mapping[str, TensorInfo]
     _metadata: Metadata = field(repr=False)
     _pieces: tuple[Piece, ...] = field(repr=False)  # in the order of the files
-    _others: tuple[str, ...] = field(repr=False)
-    copy: bool = False
+    _files: Mapping[str, SourceFile] = field(repr=False)  # every file of the folder, by name
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # written instead of copied
+    link: bool = False
+
+    is_folder = True
+    owns_configs = True
 
     @classmethod
     def open(cls, path: Path) -> DistributedCheckpoint:
         """Read and check the metadata; no tensor is read."""
+        files = _scan(path)  # first, so that a change while the metadata is read is noticed
         try:
             metadata = Metadata.read(path)
             pieces = require_fitting(path, metadata.pieces)
             tensors = dict(_describe(metadata))
         except ContainerError as fact:
             raise ContainerError(f"{path.name}: {fact.message}", fact.hint) from None
-        known = {piece.file for piece in pieces} | {METADATA}
-        names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if not p.is_dir())
-        others = tuple(name for name in names if name not in known)
-        for name in others:
-            require_inside(path, name)
-        return cls(path, tensors, metadata, pieces, others)
+        return cls(path, tensors, metadata, pieces, files)
+
+    @property
+    def config_folder(self) -> Path:
+        """The folder itself."""
+        return self.path
 
     @property
     def format(self) -> str:
@@ -68,15 +71,15 @@ class DistributedCheckpoint:
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Nothing: torch's metadata has no place for strings of others."""
+        """Nothing: torch's metadata has no field for it."""
         return {}
 
-    def copying(self, copy: bool) -> DistributedCheckpoint:
-        """Give the same checkpoint, set to copy or to link the files that do not change."""
-        return replace(self, copy=copy)
+    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> DistributedCheckpoint:
+        """Return the same checkpoint with new texts of some files, set to copy or to link."""
+        return replace(self, texts=dict(texts), link=link)
 
-    def require_no_state(self, names: Collection[str]) -> None:
-        """Refuse to change tensors whose optimizer state would stay behind at the old shape."""
+    def require_convertible(self, names: Collection[str]) -> None:
+        """Refuse to change tensors whose optimizer state would keep the old shape."""
         states: dict[tuple[tuple[int, ...], str], str] = {}
         for other, info in self.tensors.items():
             match = _STATE.search(other)
@@ -101,7 +104,7 @@ class DistributedCheckpoint:
 
         from resize_pos.containers.dcp.entries import read_entry
 
-        info = self._info(name)
+        info = self.info(name)
         stored = self._metadata.tensors[name]
         mine = [piece for piece in self._pieces if piece.name == name]
         available = sum(piece.end - piece.begin for piece in mine)
@@ -134,73 +137,54 @@ class DistributedCheckpoint:
         return array
 
     def _bytes(self, piece: Piece) -> bytes:
-        try:
-            with (self.path / piece.file).open("rb") as file:
-                file.seek(piece.begin)
-                data = file.read(piece.end - piece.begin)
-        except OSError as error:
-            raise ContainerError(f"{piece.file}: {error.strerror}.") from error
-        if len(data) != piece.end - piece.begin:
-            raise ContainerError(f"{piece.file} ends too early.")
-        return data
+        return self._files[piece.file].read(piece.begin, piece.end - piece.begin)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how much is written: an upper bound, as if nothing could be linked."""
-        names = {piece.file for piece in self._pieces} | {METADATA, *self._others}
-        total = sum((self.path / name).stat().st_size for name in names)
-        new = [
-            TensorInfo(n, shape, self._info(n).dtype).nbytes + 4096 for n, shape in shapes.items()
-        ]
-        return total + sum(new)
+        """Return how much is written at most, as if nothing could be linked."""
+        total = sum(file.size for file in self._files.values())
+        return total + self.growth(shapes, per_tensor=4096)
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
-        """Make a folder in which only `changes` differ; `metadata` has no place in it."""
+        """Make a folder in which only `changes` differ; there is no place for `metadata`."""
         del metadata
-        self.require_no_state(changes)
+        self.require_convertible(changes)
         new = {name: self._saved(name, array) for name, array in changes.items()}
         stage.mkdir()
-        linked = 0
+        copied = self.copied_except(changes)
         moved: dict[int, tuple[str, int, int]] = {}
         done: set[str] = set()  # changed tensors that have been written
-        files: dict[str, list[Piece]] = {}
+        weights: dict[str, list[Piece]] = {}
         for piece in self._pieces:
-            files.setdefault(piece.file, []).append(piece)
-        for file, mine in files.items():
+            weights.setdefault(piece.file, []).append(piece)
+        for name, mine in weights.items():
+            file = self._files[name]
             if any(piece.name in new for piece in mine):
                 segments = list(self._splice(file, mine, new, moved, done))
-                write_spliced(self.path / file, stage / file, segments)
+                write_spliced(file, stage / name, segments)
             else:
-                linked += carry_over(self.path / file, stage / file, copy=self.copy)
-        for name in self._others:
-            (stage / name).parent.mkdir(parents=True, exist_ok=True)
-            linked += carry_over(self.path / name, stage / name, copy=self.copy)
+                linked = link_or_copy(file, stage / name, link=self.link)
+                copied += Copied(0, 0, linked=int(linked))
+        skipped = {*weights, METADATA}
+        others = {name: file for name, file in self._files.items() if name not in skipped}
+        copied += write_others(stage, others, self.texts, link=self.link)
         shapes = {name: array.shape for name, array in changes.items()}
+        self._files[METADATA].require_unchanged()
         (stage / METADATA).write_bytes(self._metadata.changed(shapes, moved))
-        kept = [info.nbytes for name, info in self.tensors.items() if name not in changes]
-        return Copied(len(kept), sum(kept), files=len(self._others), linked=linked)
-
-    def _info(self, name: str) -> TensorInfo:
-        if name not in self.tensors:
-            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
-        return self.tensors[name]
+        return copied
 
     def _saved(self, name: str, array: NDArray[Any]) -> bytes:
         """Write a tensor as torch writes an entry: a small archive of its own."""
         from resize_pos.containers.dcp.entries import write_entry
 
-        info = self._info(name)
-        if array.dtype != numpy_dtype(info.dtype):
-            raise TableError(
-                f"{self.path.name}: {name}: stored as {info.dtype}, "
-                f"but its replacement is {array.dtype}."
-            )
+        info = self.info(name)
+        require_dtype(array, info, self.path.name)
         return write_entry(info.dtype, array)
 
     def _splice(
         self,
-        file: str,
+        file: SourceFile,
         mine: list[Piece],
         new: Mapping[str, bytes],
         moved: dict[int, tuple[str, int, int]],
@@ -214,18 +198,25 @@ class DistributedCheckpoint:
             name, position = piece.name, piece.end
             if name not in new:
                 yield CopyRange(piece.begin, piece.end - piece.begin)
-                moved[piece.number] = (file, written, piece.end - piece.begin)
+                moved[piece.number] = (file.path.name, written, piece.end - piece.begin)
                 written += piece.end - piece.begin
             elif name not in done:
                 done.add(name)
                 yield NewBytes(new[name])
-                moved[piece.number] = (file, written, len(new[name]))
+                moved[piece.number] = (file.path.name, written, len(new[name]))
                 written += len(new[name])
-        yield CopyRange(position, (self.path / file).stat().st_size - position)
+        yield CopyRange(position, file.size - position)
+
+
+def _scan(folder: Path) -> dict[str, SourceFile]:
+    """Look at every file of the folder; a pipe, or a link that leads out of it, is refused."""
+    paths = sorted(path for path in folder.rglob("*") if not path.is_dir())
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return {name: SourceFile.of(require_inside(folder, name)) for name in names}
 
 
 def _describe(metadata: Metadata) -> Iterator[tuple[str, TensorInfo]]:
-    """List the tensors that have an array type; pickled objects and exotic types stay closed."""
+    """List the tensors that have a numpy dtype; pickled objects and other types are not read."""
     stored: dict[str, int] = {}
     closed: set[str] = set()
     for piece in metadata.pieces:

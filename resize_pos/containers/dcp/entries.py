@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.containers.arrays import native, stored_bytes
 from resize_pos.containers.io.splice import NewBytes
 from resize_pos.containers.pickle.walk import walk
 from resize_pos.containers.torch.edit import TensorSpec, encode_tensor
@@ -14,7 +15,7 @@ from resize_pos.containers.torch.tree import find_tensors
 from resize_pos.containers.zip.layout import Fresh, lay_out
 from resize_pos.containers.zip.records import Record, read_directory, read_record
 from resize_pos.core.errors import ContainerError
-from resize_pos.core.tensors import numpy_dtype
+from resize_pos.core.tensors import TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,14 +50,12 @@ def read_entry(data: bytes, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
 
 def write_entry(dtype: str, array: NDArray[Any]) -> bytes:
     """Write one tensor as an entry, as `torch.save` lays it out."""
-    import numpy as np
-
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    raw = stored_bytes(array, TensorInfo("tensor", tuple(array.shape), dtype), "the entry")
     pickle = b"\x80\x02" + encode_tensor(TensorSpec(dtype, tuple(array.shape), "0")) + b"."
     records = [
         Fresh.of(f"{ROOT}data.pkl", pickle),
         Fresh.of(f"{ROOT}byteorder", b"little"),
-        Fresh.of(f"{ROOT}data/0", raw.data),
+        Fresh.of(f"{ROOT}data/0", raw),
         Fresh.of(f"{ROOT}version", b"3\n"),
     ]
     parts = [s.data for s in lay_out(records).segments if isinstance(s, NewBytes)]
@@ -80,6 +79,6 @@ def _viewed(raw: NDArray[Any], ref: TensorRef) -> NDArray[Any]:
     begin = ref.offset * dtype.itemsize
     if begin + reach * dtype.itemsize > raw.nbytes:
         raise ContainerError(f"its storage has {raw.nbytes} bytes, fewer than it states.")
-    flat = raw[begin : begin + reach * dtype.itemsize].view(dtype)
+    flat = native(raw[begin : begin + reach * dtype.itemsize].view(dtype))
     steps = [stride * dtype.itemsize for stride in ref.stride]
     return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, ref.shape, steps))

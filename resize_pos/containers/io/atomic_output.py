@@ -10,11 +10,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from resize_pos.containers.detect import DISTRIBUTED_PIECE, WEIGHT_SUFFIXES
 from resize_pos.containers.io.stage_names import OLD_SUFFIX, remove_stage, stage_path, sweep
 from resize_pos.core.errors import OutputError
 from resize_pos.core.system_errors import cause
 
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".distcp")
+_WEIGHTS = (*WEIGHT_SUFFIXES, DISTRIBUTED_PIECE)
 
 _placed: list[Path] = []
 

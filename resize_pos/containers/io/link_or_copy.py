@@ -1,33 +1,36 @@
-"""Files that a conversion does not change: linked or copied into the new folder."""
+"""Files that a conversion does not change: copied into the new folder, or linked on request."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path, PurePosixPath
 
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, write_spliced
 from resize_pos.core.errors import ContainerError
 
-# Small files are copied in any case: a link saves nothing, and whoever then edits the README of
-# the new folder would edit the source's. What is reached through a link lies in the hub's cache,
-# which others share: it is copied, too.
+# With --link, smaller files are copied all the same: a link saves nothing there, and an edit of the
+# new README would also change the source's.
 LINK_FROM = 1 << 20
 
 LFS_POINTER = b"version https://git-lfs"
 
 
-def carry_over(source: Path, target: Path, *, copy: bool) -> bool:
-    """Bring one file to `target`; tell whether it is a hard link."""
-    real = source.resolve()
-    size = real.stat().st_size
-    if not copy and size >= LINK_FROM and not source.is_symlink():
+def link_or_copy(source: SourceFile, target: Path, *, link: bool) -> bool:
+    """Bring one unchanged file to `target`; return whether it became a hard link.
+
+    A copy shares its blocks with the source where the file system can do that (XFS, btrfs). A
+    symbolic link is never hard-linked: it leads into the cache of the hub, which others use.
+    """
+    if link and source.size >= LINK_FROM and not source.path.is_symlink():
+        source.require_unchanged()
         try:
-            os.link(real, target)
-        except OSError:  # another disk, or a file system without links
+            os.link(source.path, target)
+        except OSError:  # another disk, or a file system without hard links
             pass
         else:
             return True
-    write_spliced(real, target, [CopyRange(0, size)])
+    write_spliced(source, target, [CopyRange(0, source.size)])
     return False
 
 
@@ -44,7 +47,7 @@ def require_bare(name: object, where: str) -> str:
 
 
 def require_inside(folder: Path, relative: str) -> Path:
-    """Refuse a link that leads out of the folder; the hub's cache, made of links, is known."""
+    """Refuse a symbolic link that leads out of the folder, except into the cache of the hub."""
     path = folder / PurePosixPath(relative)
     if not path.is_symlink():
         return path
@@ -64,11 +67,8 @@ def require_inside(folder: Path, relative: str) -> Path:
 
 def require_no_pointer(path: Path) -> None:
     """Refuse weights that git-LFS has not fetched."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(LFS_POINTER))
-    except OSError as error:
-        raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
+    with SourceFile.of(path).handle() as handle:
+        start = os.read(handle, len(LFS_POINTER))
     if start == LFS_POINTER:
         raise ContainerError(
             f"{path.name}: this is a git-LFS pointer, not the weights.",

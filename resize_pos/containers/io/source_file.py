@@ -1,78 +1,132 @@
-"""The file that a checkpoint is read from: opened for reading only, and watched for changes."""
+"""The files that a checkpoint is read from.
+
+Every format reads through `SourceFile`, and every copy is made from one. This is the only place
+that opens a source, and the only place that checks that it did not change meanwhile.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from resize_pos.containers.base import missing
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
-_TRUNCATED = "The file looks truncated; download or copy it again."
+TRUNCATED = "The file looks truncated; download or copy it again."
+
+# Not blocking: a pipe that takes the place of the file after the first look must not hang the run.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A regular file, and what it was like when it was first looked at."""
+    """A regular file, and what identified it when it was first looked at."""
 
     path: Path
     size: int
-    changed: int  # nanoseconds
+    identity: tuple[int, int, int]  # inode, time of the last change in nanoseconds, size
 
     @classmethod
     def of(cls, path: Path) -> SourceFile:
-        """Look at a file; a folder, a pipe or nothing at all is refused."""
+        """Look at a file without opening it; anything but a regular file is refused."""
         try:
             status = path.stat()
         except FileNotFoundError:
             raise missing(path) from None
-        except OSError as error:
-            raise cls._unreadable(path, error) from error
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
         if not stat.S_ISREG(status.st_mode):
-            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a file"
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise ContainerError(f"{path.name}: is {what}.")
-        return cls(path, status.st_size, status.st_mtime_ns)
+        return cls(path, status.st_size, _identity(status))
+
+    @contextlib.contextmanager
+    def handle(self) -> Iterator[int]:
+        """Open the file as a descriptor; refuse it if it changed before or during its use."""
+        try:
+            descriptor = os.open(self.path, _FLAGS)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        try:
+            self._require_same(descriptor)
+            yield descriptor
+            self._require_same(descriptor)
+        finally:
+            os.close(descriptor)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open it; errors of the system and bare facts get the file's name put before them."""
+        """Open the file for a parser; errors of the parser get the file's name put before them."""
+        with (
+            self.handle() as descriptor,
+            self.naming(),
+            io.BufferedReader(io.FileIO(descriptor, closefd=False)) as file,
+        ):
+            yield file
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """Put the file's name before errors that state only a fact."""
         try:
-            with self.path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                if (status.st_size, status.st_mtime_ns) != (self.size, self.changed):
-                    raise ContainerError(
-                        "changed since it was opened.",
-                        "Another program is writing to it; try again when it is complete.",
-                    )
-                yield file
+            yield
         except OSError as error:
-            raise self._unreadable(self.path, error) from error
+            raise unreadable(self.path, error) from error
         except ContainerError as fact:
             raise ContainerError(f"{self.path.name}: {fact.message}", fact.hint) from None
 
+    def read(self, offset: int, length: int) -> bytes:
+        """Read a range of bytes; a file that ends too early is an error."""
+        data = bytearray(length)
+        self.read_into(offset, memoryview(data))
+        return bytes(data)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer with the bytes from `offset` on; a file that ends too early is an error."""
+        with self.handle() as descriptor, self.naming():
+            file = io.FileIO(descriptor, closefd=False)
+            file.seek(offset)
+            done = 0
+            while done < buffer.nbytes:
+                count = file.readinto(buffer[done:])
+                if not count:
+                    raise ContainerError(
+                        f"{buffer.nbytes} bytes expected at {offset}, {done} read.", TRUNCATED
+                    )
+                done += count
+
     def require_unchanged(self) -> None:
-        """Refuse a file that is not what was looked at any more."""
-        with self.open():
+        """Refuse a file that is no longer what was first looked at."""
+        with self.handle():
             pass
 
-    @staticmethod
-    def _unreadable(path: Path, error: OSError) -> ContainerError:
-        return ContainerError(f"{path.name}: cannot be read: {error.strerror}.")
-
-
-def read_exactly(file: BinaryIO, offset: int, target: memoryview) -> None:
-    """Fill a buffer from a place of a file."""
-    file.seek(offset)
-    done = 0
-    while done < target.nbytes:
-        count = file.readinto(target[done:])  # type: ignore[attr-defined]
-        if not count:
+    def _require_same(self, descriptor: int) -> None:
+        if _identity(os.fstat(descriptor)) != self.identity:
             raise ContainerError(
-                f"{target.nbytes} bytes expected at {offset}, {done} read.", _TRUNCATED
+                f"{self.path.name}: changed since it was opened.",
+                "Another program is writing to it; try again when it is complete.",
             )
-        done += count
+
+
+def missing(path: Path) -> ContainerError:
+    """Say that there is no such file, and which path was tried."""
+    return ContainerError(f"{path.name}: no such file.", f"Looked for {path.absolute()}")
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> ContainerError:
+    """Say why the system refused to read a file."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return ContainerError(f"{path.name}: cannot be read: {reason}.")
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""The byte mover that every file format shares: ranges copied in the kernel, new bytes between."""
+"""Write a file from ranges of another, copied in the kernel, and new bytes between them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resize_pos.containers.io.atomic_output import output_error
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PAGE = 4096
-# The kernel copies in pieces of this size, and its page cache takes each in the largest units that
-# fit: a third faster than page by page, if pieces begin at a stride in both files.
+# The kernel copies in pieces of this size, and its page cache stores each in the largest units that
+# fit. If pieces begin at a multiple of it in both files, the copy is a third faster.
 STRIDE = 1 << 16
 _WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more than it saves
 
 _BLOCK = 1 << 20  # the buffered copy: all the memory that a checkpoint of any size costs
 _CHUNK = 1 << 28  # one call into the kernel, short enough to be interrupted
-# The most that one call copies, and what cp asks for. After it, pieces begin a page before a stride
-# and go in by smaller units: of large ones the kernel runs out after some GB, and a bare copy took
-# 7 s for 5 GB instead of 2.5.
+# The most that one call copies, and what cp asks for. After such a call, pieces begin one page
+# before a stride, and the page cache takes them in smaller units. That is wanted: the kernel runs
+# out of large units after some GB, and a plain copy of 5 GB then took 7 s instead of 2.5 s.
 _LONGEST = (1 << 31) - PAGE
 _FAST = 1 << 29  # bytes per second from which on calls may be that long
 
@@ -43,7 +44,7 @@ _UNSUPPORTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CopyRange:
-    """Bytes of the source, carried over without being looked at."""
+    """Bytes of the source, copied without being read."""
 
     offset: int
     length: int
@@ -58,41 +59,42 @@ class NewBytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaterBytes:
-    """Bytes that are still being computed; they are waited for when all others are written."""
+    """Bytes that are still being computed; they are written after all the others."""
 
     length: int
     wait: Callable[[], Buffer]
-    failed: Callable[[], bool]  # whether waiting would raise, so that the rest is not worth while
+    failed: Callable[[], bool]  # whether waiting would raise: then the copy stops at once
 
 
 Segment = CopyRange | NewBytes | LaterBytes
 
 
 def congruence(length: int) -> int:
-    """Tell how a range should move: by a multiple of this many bytes it is copied fastest."""
+    """Return the unit by which a range should move: by a multiple of it, the copy is fastest."""
     return STRIDE if length >= _WORTH_A_STRIDE else PAGE
 
 
 _Mover = Callable[[int, int, int, int], int]  # source, stage, offset, count → bytes moved
 
 
-def write_spliced(source: Path, stage: Path, segments: Iterable[Segment]) -> int:
-    """Create `stage` from ranges of `source` and new bytes, in order; tell how long it became.
+def write_spliced(source: SourceFile, stage: Path, segments: Iterable[Segment]) -> int:
+    """Create `stage` from ranges of `source` and new bytes, in order; return its length.
 
-    `stage` must not exist, and gets the permission bits of `source`. A partial file stays behind
-    on failure: `staging.staged` removes it.
+    `stage` must not exist, and gets the permission bits of `source`. A source that changed before
+    or during the copy is an error. A partial file is left on failure: `atomic_output.staged`
+    removes it.
     """
     try:
-        with _source(source) as source_handle:
+        with source.handle() as source_handle:
             mode = stat.S_IMODE(os.fstat(source_handle).st_mode) & 0o777
             with _created(stage, mode) as stage_handle:
-                return _Splicer(source, source_handle, stage_handle).run(segments)
+                return _Splicer(source.path, source_handle, stage_handle).run(segments)
     except OSError as error:  # whatever concerns the source has been put into words already
         raise output_error(stage, error) from error
 
 
 class _Splicer:
-    """One run: two open files and the ways to copy that have not failed so far."""
+    """One run: two open files, and the ways to copy that have not failed so far."""
 
     def __init__(self, source: Path, source_handle: int, stage_handle: int) -> None:
         self._path = source
@@ -123,15 +125,15 @@ class _Splicer:
         data = memoryview(segment.wait())
         if data.nbytes != segment.length:
             raise ContainerError(
-                f"{self._path.name}: {segment.length} new bytes were announced and {data.nbytes} "
-                "came."
+                f"{self._path.name}: {segment.length} new bytes were expected but {data.nbytes} "
+                "were computed."
             )
         if data.nbytes:  # an empty view cannot be cast
             _write_all(self._stage, data.cast("B"))
 
     def _copy(self, offset: int, end: int) -> None:
-        # A file system that shares blocks instead of copying them does so from a block's beginning
-        # only: go there first when both files reach one together.
+        # A file system that shares blocks instead of copying them can share whole blocks only. If
+        # both files reach the start of a block together, the first call copies up to there.
         congruent = [unit for unit in (STRIDE, PAGE) if offset % unit == self._written % unit]
         until = offset + -offset % congruent[0] if congruent else offset
         while offset < end:
@@ -211,18 +213,6 @@ def _coalesced(segments: Iterable[Segment]) -> Iterator[Segment]:
             yield segment
     if pending is not None:
         yield pending
-
-
-@contextlib.contextmanager
-def _source(path: Path) -> Iterator[int]:
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    except OSError as error:
-        raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

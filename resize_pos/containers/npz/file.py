@@ -1,8 +1,8 @@
-"""NumPy archives (.npz), as the JAX models are published: one .npy member per tensor.
+"""NumPy archives, in which JAX models are published: one .npy member per tensor.
 
-No member is ever unpickled: an array of Python objects is carried over and cannot be a table. The
-record of a conversion goes into the archive's comment, since another member would turn up as a
-tensor in every loader; a comment that somebody else wrote is left alone.
+No member is ever unpickled: an array of Python objects is copied as it is and cannot be a table.
+The record of a conversion goes into the archive's comment, because a loader would take another
+member for a tensor. A comment that another program wrote is left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied, missing
+from resize_pos.containers.arrays import native, require_dtype
+from resize_pos.containers.base import Copied, FileContainer
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import write_spliced
 from resize_pos.containers.npz.archive import (
     DAMAGES,
@@ -34,6 +36,8 @@ from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from resize_pos.containers.reformat import Exported
 
 _SUFFIX = ".npy"
 _MAGIC = b"\x93NUMPY"
@@ -73,36 +77,27 @@ class _Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NpzFile:
-    """An .npz file whose directory and array headers have been read and validated."""
+class NpzFile(FileContainer):
+    """A numpy archive whose directory and array headers have been read and checked."""
 
-    path: Path
+    source: SourceFile = field(repr=False)
     tensors: Mapping[str, TensorInfo]
     metadata: Mapping[str, str]
-    opaque: tuple[str, ...]  # members that are no numeric arrays
+    opaque: tuple[str, ...]  # members that are not numeric arrays
     _arrays: Mapping[str, _Array] = field(repr=False)
     _members: tuple[Member, ...] = field(repr=False)
     _comment: bytes = field(repr=False)
-    _opened: tuple[int, int] = field(repr=False)  # size and time of change when it was opened
 
     @classmethod
     def open(cls, path: Path) -> NpzFile:
         """Read the directory and the header of every array; no data is read."""
-        try:
-            with path.open("rb") as file:
-                stamp = _stamp(path)
-                members, comment = read_members(file)
-                with zipfile.ZipFile(file) as archive:
-                    arrays, opaque = _read_headers(archive, members)
-        except FileNotFoundError:
-            raise missing(path) from None
-        except OSError as error:
-            raise ContainerError(f"{path.name}: cannot be read: {error.strerror}.") from error
-        except ContainerError as fact:
-            raise ContainerError(f"{path.name}: {fact.message}", fact.hint) from None
+        source = SourceFile.of(path)
+        with source.open() as file:
+            members, comment = read_members(file)
+            with zipfile.ZipFile(file) as archive:
+                arrays, opaque = _read_headers(archive, members)
         tensors = {name: array.info for name, array in arrays.items()}
-        record = _record(comment)
-        return cls(path, tensors, record, opaque, arrays, tuple(members), comment, stamp)
+        return cls(source, tensors, _record(comment), opaque, arrays, tuple(members), comment)
 
     @property
     def format(self) -> str:
@@ -117,10 +112,9 @@ class NpzFile:
         import numpy as np
 
         array = self._array(name)
-        self._require_unchanged()
         content = self._unpacked(array)
         dtype = numpy_dtype(array.info.dtype)
-        flat = np.frombuffer(content, np.uint8, offset=array.offset).view(dtype)
+        flat = native(np.frombuffer(content, np.uint8, offset=array.offset).view(dtype))
         if array.descr[0] == ">":
             flat = flat.byteswap()
         shaped = flat.reshape(array.info.shape, order="F" if array.fortran else "C")
@@ -128,8 +122,8 @@ class NpzFile:
         return whole if whole.flags.writeable else whole.copy()
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how large the file becomes, if what changes could not be compressed."""
-        total = self._opened[0] + LONGEST_COMMENT
+        """Return how large the file becomes at most, as if new content could not be compressed."""
+        total = self.source.size + LONGEST_COMMENT
         for name, shape in shapes.items():
             array = self._array(name)
             new = TensorInfo(name, shape, array.info.dtype).nbytes
@@ -148,20 +142,22 @@ class NpzFile:
         if metadata and (self.metadata or not comment):
             text = json.dumps({**self.metadata, **metadata}, separators=(",", ":")).encode()
             comment = text if len(text) <= LONGEST_COMMENT else comment
-        self._require_unchanged()
-        write_spliced(self.path, stage, lay_out(self._members, new, comment))
-        self._require_unchanged()
-        kept = [info.nbytes for name, info in self.tensors.items() if name not in changes]
-        return Copied(len(kept), sum(kept))
+        write_spliced(self.source, stage, lay_out(self._members, new, comment))
+        return self.copied_except(changes)
+
+    def exported(self) -> Exported:
+        """Every numeric array can be written in another format; other members cannot."""
+        from resize_pos.containers.reformat import Exported
+
+        names = {name: name for name in self.tensors}
+        return Exported(self.source, "numpy", names, extras=self.opaque)
 
     def _array(self, name: str) -> _Array:
         if name in self.opaque:
             raise TableError(
                 f"{self.path.name}: {name} is no array of plain numbers, and is never unpickled."
             )
-        if name not in self._arrays:
-            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
-        return self._arrays[name]
+        return self._arrays[self.info(name).name]
 
     def _unpacked(self, array: _Array) -> bytes:
         packed, size = array.member.info.compress_size, array.member.info.file_size
@@ -170,62 +166,40 @@ class NpzFile:
                 f"{self.path.name}: {array.info.name}: {packed} bytes would unpack to {size}, "
                 "which no trained table does."
             )
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.read(array.member.info.filename)
-        except OSError as error:
-            raise ContainerError(f"{self.path.name}: cannot be read: {error.strerror}.") from error
-        except Exception as error:  # zlib, lzma and zipfile have no base in common
-            raise ContainerError(
-                f"{self.path.name}: {array.info.name} cannot be unpacked: {error}."
-            ) from error
+        with self.source.open() as file:
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    return archive.read(array.member.info.filename)
+            except OSError:
+                raise
+            except Exception as error:  # zlib, lzma and zipfile have no common base class
+                raise ContainerError(f"{array.info.name} cannot be unpacked: {error}.") from error
 
     def _stored_bytes(self, name: str, array: NDArray[Any]) -> bytes:
         """Write an array as its member was written: type, byte order, memory order."""
         import numpy as np
 
         old = self._array(name)
-        dtype = numpy_dtype(old.info.dtype)
-        if array.dtype.newbyteorder("=") != dtype:
-            raise TableError(
-                f"{self.path.name}: {name}: stored as {old.info.dtype}, "
-                f"but its replacement is {array.dtype}."
-            )
+        require_dtype(array, old.info, self.path.name)
         header = io.BytesIO()
         fields = {"descr": old.descr, "fortran_order": old.fortran, "shape": array.shape}
         if old.version == (1, 0):
             np.lib.format.write_array_header_1_0(header, fields)
         else:
             np.lib.format.write_array_header_2_0(header, fields)
-        stored = np.asarray(array, dtype)
+        stored = native(np.asarray(array, numpy_dtype(old.info.dtype)))
         if old.descr[0] == ">":
             stored = stored.byteswap()
         return header.getvalue() + stored.tobytes(order="F" if old.fortran else "C")
 
-    def _require_unchanged(self) -> None:
-        try:
-            same = _stamp(self.path) == self._opened
-        except OSError as error:
-            raise ContainerError(f"{self.path.name}: cannot be read: {error.strerror}.") from error
-        if not same:
-            raise ContainerError(
-                f"{self.path.name}: changed since it was opened.",
-                "Another program is writing to it; try again when it is complete.",
-            )
 
-
-def is_npz(path: Path) -> bool:
-    """Tell whether a zip archive holds .npy members at its top level of names."""
+def holds_arrays(path: Path) -> bool:
+    """Tell whether a zip archive holds members that are named like arrays."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with SourceFile.of(path).open() as file, zipfile.ZipFile(file) as archive:
             return any(name.endswith(_SUFFIX) for name in archive.namelist())
-    except (OSError, *DAMAGES):
+    except (ContainerError, *DAMAGES):
         return False
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def _record(comment: bytes) -> dict[str, str]:
@@ -252,7 +226,7 @@ def _read_headers(
                     array = _read_header(name, member, file)
             except ContainerError as fact:
                 raise ContainerError(f"{name}: {fact.message}", fact.hint) from None
-            except Exception as error:  # zlib, lzma and zipfile have no base in common
+            except Exception as error:  # zlib, lzma and zipfile have no common base class
                 raise ContainerError(f"{name} cannot be unpacked: {error}.") from error
         if array is None:
             opaque.append(name)
@@ -280,7 +254,7 @@ def _read_header(name: str, member: Member, file: IO[bytes]) -> _Array | None:
     code = _DESCR.fullmatch(descr) if descr is not None else None
     dtype = _NAMES.get(f"{code['kind']}{code['bytes']}") if code else None
     if dtype is None or descr is None:
-        return None  # objects, strings, records: carried over
+        return None  # objects, strings, records: copied as they are
     info = TensorInfo(name, shape, dtype)
     offset = len(start) + size + length
     if math.prod(shape) * DTYPES[dtype].bits // 8 != member.info.file_size - offset:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
-import sys
 from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied, Promised, missing
+from resize_pos.containers.arrays import read_array, require_dtype, stored_bytes
+from resize_pos.containers.base import Copied, FileContainer, Promised
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import (
     CopyRange,
     LaterBytes,
@@ -24,54 +23,43 @@ from resize_pos.containers.io.splice import (
 from resize_pos.containers.safetensors.header import (
     LONGEST_HEADER,
     METADATA,
-    TRUNCATED,
     check_metadata,
     check_tensors,
     read_header,
-    show,
 )
-from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.tensors import TensorInfo, numpy_dtype
+from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-_ALLOWANCE = 4096  # bytes of metadata that a disk check reckons with
+    from resize_pos.containers.reformat import Exported
+
+_ALLOWANCE = 4096  # bytes of metadata that the check for disk space adds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SafetensorsFile:
-    """A safetensors file whose header has been read and validated."""
+class SafetensorsFile(FileContainer):
+    """A safetensors file whose header has been read and checked."""
 
-    path: Path
+    source: SourceFile = field(repr=False)
     tensors: Mapping[str, TensorInfo]
     metadata: Mapping[str, str]
     _header: Mapping[str, Any] = field(repr=False)  # as parsed, with every field of every entry
     _spans: Mapping[str, tuple[int, int]] = field(repr=False)  # in the file, in order of the data
-    _opened: tuple[int, int] = field(repr=False)  # size and time of change when it was opened
 
     @classmethod
     def open(cls, path: Path) -> SafetensorsFile:
-        """Read and validate the header; no tensor is read."""
-        try:
-            mode = path.stat().st_mode
-            if not stat.S_ISREG(mode):  # asked before opening: a pipe would block
-                raise ContainerError(f"is {'a folder' if stat.S_ISDIR(mode) else 'not a file'}.")
-            with path.open("rb") as file:
-                stamp = _stamp(os.fstat(file.fileno()))
-                header, start = read_header(file, stamp[0])
+        """Read and check the header; no tensor is read."""
+        source = SourceFile.of(path)
+        with source.open() as file:
+            header, start = read_header(file, source.size)
+        with source.naming():
             metadata = check_metadata(header.get(METADATA))
-            tensors, spans = check_tensors(header, stamp[0] - start)
-        except FileNotFoundError:
-            raise missing(path) from None
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        except ContainerError as fact:
-            raise ContainerError(f"{path.name}: {fact.message}", fact.hint) from None
+            tensors, spans = check_tensors(header, source.size - start)
         spans = {name: (start + begin, start + end) for name, (begin, end) in spans.items()}
-        return cls(path, tensors, metadata, header, spans, stamp)
+        return cls(source, tensors, metadata, header, spans)
 
     @property
     def format(self) -> str:
@@ -79,52 +67,38 @@ class SafetensorsFile:
         return "safetensors"
 
     def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor in its stored dtype; no other byte of the data is touched."""
-        import numpy as np
-
-        info, dtype = self._info(name), self._array_type(name)
-        try:
-            array = np.empty(info.shape, dtype)
-        except ValueError as error:  # more axes than an array can have
-            raise TableError(f"{self.path.name}: {name}: {error}.") from error
-        count = self._fill(array.reshape(-1).view(np.uint8).data, self._spans[name][0])
-        if count != info.nbytes:
-            raise ContainerError(
-                f"{self.path.name}: {name}: {info.nbytes} bytes expected, {count} read.", TRUNCATED
-            )
-        return array.byteswap(inplace=True) if sys.byteorder == "big" else array
+        """Read one tensor in its stored dtype; no other byte of the data is read."""
+        return read_array(self.source, self.info(name), self._spans[name][0])
 
     def span(self, name: str) -> tuple[int, int] | None:
-        """Tell where in the file a tensor's bytes lie."""
-        return self._spans[self._info(name).name]
+        """Return where in the file a tensor's bytes lie."""
+        return self._spans[self.info(name).name]
 
-    def peek(self, name: str, start: int, count: int) -> bytes:
-        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
-        first, end = self._spans[self._info(name).name]
-        data = bytearray(max(0, min(count, end - first - start)))
-        return bytes(data[: self._fill(memoryview(data), first + start)])
+    def exported(self) -> Exported:
+        """Every tensor can be written in another format, under its own name."""
+        from resize_pos.containers.reformat import Exported
 
-    def _fill(self, buffer: memoryview, offset: int) -> int:
-        """Read into a buffer from a place in the file; fewer bytes come where the file ends."""
-        filled = 0
+        return Exported(self.source, "safetensors", {name: name for name in self.tensors})
+
+    def check_with_reference(self) -> None:
+        """Refuse a file whose header the safetensors library would not read.
+
+        That library defines the format. Its parser reads and checks the whole header; it maps the
+        file, and reads no tensor.
+        """
+        from safetensors import SafetensorError, safe_open
+
         try:
-            with self.path.open("rb", buffering=0) as file:
-                self._require_same(os.fstat(file.fileno()))
-                file.seek(offset)
-                while filled < len(buffer):
-                    count = file.readinto(buffer[filled:])
-                    if not count:
-                        break
-                    filled += count
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
-        return filled
+            with safe_open(self.path, framework="np"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise OutputError(
+                f"{self.path.name}: the safetensors library refuses the file: {error}; "
+                "nothing was kept.",
+            ) from error
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how large the file becomes when these tensors take these shapes.
-
-        An upper bound: room for the padding and for a few lines of metadata is included.
-        """
+        """Return how large the file becomes when these tensors take these shapes, at most."""
         spans = self._new_spans(shapes)
         data = max((end for _, end in spans.values()), default=0)
         return 8 + len(self._encode(shapes, spans, {})) + data + congruence(data) + _ALLOWANCE
@@ -138,11 +112,11 @@ class SafetensorsFile:
         the largest untouched range keeps its place within a page, which the kernel copies faster.
         """
         for name, array in changes.items():
-            self._require_type(name, array)
+            require_dtype(array, self.info(name), self.path.name)
         return self.write_early(stage, Promised.kept(changes), metadata)
 
     def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
-        """Do what `write` does, and wait for the new tensors only when all else is written."""
+        """Do what `write` does, but wait for the new tensors after everything else is written."""
         shapes = changes.shapes
         spans = self._new_spans(shapes)
         encoded = self._encode(shapes, spans, metadata)
@@ -160,60 +134,18 @@ class SafetensorsFile:
                 segments.append(LaterBytes(last - first, wait, changes.failed))
             else:
                 segments.append(CopyRange(begin, end - begin))
-        self._require_unchanged()
-        write_spliced(self.path, stage, segments)
-        self._require_unchanged()
-        untouched = [info.nbytes for name, info in self.tensors.items() if name not in shapes]
-        return Copied(len(untouched), sum(untouched))
-
-    def _info(self, name: str) -> TensorInfo:
-        try:
-            return self.tensors[name]
-        except KeyError:
-            raise TableError(f"{self.path.name}: has no tensor {show(name)}.") from None
-
-    def _array_type(self, name: str) -> np.dtype[np.generic]:
-        try:
-            return numpy_dtype(self._info(name).dtype)
-        except TableError as fact:
-            raise TableError(f"{self.path.name}: {name}: {fact.message}", fact.hint) from None
-
-    def _require_unchanged(self) -> None:
-        try:
-            status = self.path.stat()
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
-        self._require_same(status)
-
-    def _require_same(self, status: os.stat_result) -> None:
-        if _stamp(status) != self._opened:
-            raise ContainerError(
-                f"{self.path.name}: changed since it was opened.",
-                "Another program is writing to it; try again when it is complete.",
-            )
-
-    def _require_type(self, name: str, array: NDArray[Any]) -> None:
-        if array.dtype.newbyteorder("=") != self._array_type(name):
-            raise TableError(
-                f"{self.path.name}: {name}: stored as {self.tensors[name].dtype}, "
-                f"but its replacement is {array.dtype}."
-            )
+        write_spliced(self.source, stage, segments)
+        return self.copied_except(shapes)
 
     def _awaited(self, changes: Promised, name: str) -> memoryview:
-        """Give the bytes of a new tensor as the file stores them, once it is there."""
+        """Wait for a new tensor, and return the bytes that the file stores."""
         array = changes.wait()[name]  # first: two threads must not import numpy at once
-        import numpy as np
-
-        self._require_type(name, array)
-        flat = np.ascontiguousarray(array, dtype=self._array_type(name)).reshape(-1)
-        if sys.byteorder == "big":
-            flat = flat.byteswap()
-        return flat.view(np.uint8).data
+        return stored_bytes(array, self.tensors[name], self.path.name)
 
     def _new_spans(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-        """Lay the data out anew, in its old order; offsets count from the first byte of data."""
+        """Compute the new offsets, in the old order; they count from the first byte of data."""
         sizes = {
-            name: TensorInfo(name, shape, self._info(name).dtype).nbytes
+            name: TensorInfo(name, shape, self.info(name).dtype).nbytes
             for name, shape in shapes.items()
         }
         spans, position = {}, 0
@@ -226,7 +158,7 @@ class SafetensorsFile:
     def _bulk(
         self, spans: Mapping[str, tuple[int, int]], changed: Mapping[str, object]
     ) -> tuple[int, int | None]:
-        """Tell how long the largest untouched range is, and how far it lies from its new offset."""
+        """Return the length of the largest untouched range, and how far it moves."""
         longest, shift, start = 0, None, None
         for name, (begin, end) in self._spans.items():
             start = None if name in changed else begin if start is None else start
@@ -240,7 +172,7 @@ class SafetensorsFile:
         spans: Mapping[str, tuple[int, int]],
         metadata: Mapping[str, str],
     ) -> bytes:
-        """Write the header: every key and field in its place, only numbers and metadata new."""
+        """Write the header: keys and fields keep their order; only numbers and metadata change."""
         header = dict(self._header)
         if metadata:
             # transformers refuses a file that has metadata but does not name its framework.
@@ -255,21 +187,13 @@ class SafetensorsFile:
         return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _stamp(status: os.stat_result) -> tuple[int, int]:
-    return status.st_size, status.st_mtime_ns
-
-
-def _unreadable(path: Path, error: OSError) -> ContainerError:
-    return ContainerError(f"{path.name}: cannot be read: {error.strerror}.")
-
-
 def _printable(text: str) -> str:
     # A file name that is not UTF-8 arrives as lone surrogates, which the format cannot hold.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _padded(length: int, bulk: int, shift: int | None) -> int:
-    """Give the header the length that puts the data where it should start."""
+    """Return the header length at which the largest range keeps its place within a page."""
     if shift is not None and shift % 8 == 0:
         return length + (shift - 8 - length) % congruence(bulk)
     return length + -length % 8

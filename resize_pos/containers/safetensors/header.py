@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn
 
+from resize_pos.containers.io.source_file import TRUNCATED
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.tensors import DTYPES, TensorInfo
 
@@ -23,15 +24,13 @@ _DEEPEST = 64  # levels in a field that the format does not know; the reference 
 
 _KNOWN = [name for name, dtype in DTYPES.items() if not dtype.foreign]
 
-TRUNCATED = "The file looks truncated; download or copy it again."
-
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
-# What people rename to .safetensors, by its first bytes.
+# Other kinds of files that people try to open, by their first bytes.
 _FOREIGN: tuple[tuple[tuple[bytes, ...], str, str | None], ...] = (
     ((b"version https://git-lfs",), "a git-LFS pointer", "Fetch the weights with `git lfs pull`."),
-    ((b"PK\x03\x04",), "a zip archive", "Is it a torch or numpy checkpoint? Name it .pt or .npz."),
-    (_PICKLES, "a pickle", "Is it an old torch checkpoint? Name it .pt or .bin."),
+    ((b"PK\x03\x04",), "a zip archive", "Is it a torch or numpy checkpoint that was renamed?"),
+    (_PICKLES, "a pickle", "Only pickles that torch.save wrote are read."),
     ((b"<",), "a web page", "The download saved an error or a login page; try it again."),
     ((b"{",), "JSON text", "Name the weights, not their config or index."),
     ((b"GGUF",), "a GGUF file", None),
@@ -40,14 +39,14 @@ _FOREIGN: tuple[tuple[tuple[bytes, ...], str, str | None], ...] = (
     ((b"\x1f\x8b",), "a gzip archive", "Unpack it first."),
 )
 
-_short = reprlib.Repr()  # names and values come from a file that nobody has vouched for
+_short = reprlib.Repr()  # names and values come from an untrusted file, and may be long
 _short.maxstring = _short.maxother = 120
 _short.maxlist = 8
 show = _short.repr
 
 
 def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
-    """Read the header of a file of `size` bytes; tell where its data begins."""
+    """Read the header of a file of `size` bytes; return it and where the data begins."""
     if size == 0:
         raise ContainerError("the file is empty.", "Download or copy it again.")
     start = file.read(32)
@@ -126,7 +125,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def check_metadata(found: object) -> dict[str, str]:
-    """Refuse metadata that is not text by text."""
+    """Refuse metadata that is not a mapping of strings to strings."""
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -140,7 +139,7 @@ def check_metadata(found: object) -> dict[str, str]:
 def check_tensors(
     header: Mapping[str, Any], available: int
 ) -> tuple[dict[str, TensorInfo], dict[str, tuple[int, int]]]:
-    """Validate every entry, and that together they fill the data exactly."""
+    """Check every entry, and that all together they fill the data exactly."""
     tensors, unsorted = {}, {}
     for name, entry in header.items():
         if name != METADATA:
@@ -187,7 +186,7 @@ def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]
     if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise ContainerError(f"data_offsets {show(offsets)} are not a begin and an end.")
     bits = DTYPES[dtype].bits
-    # Empty or not, a shape whose other sizes multiply beyond all memory is not one.
+    # Checked for empty tensors, too: the other sizes must not exceed what can be addressed.
     if math.prod(size or 1 for size in shape) * bits // 8 > _LARGEST_ARRAY:
         raise ContainerError(f"{dtype} {show(shape)} is larger than any memory.")
     info = TensorInfo(name, tuple(shape), dtype)
@@ -205,7 +204,7 @@ def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]
 
 
 def _are_counts(value: object) -> bool:
-    # The type itself is compared, for True is an instance of int.
+    # The exact type is compared, because True is an instance of int.
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 

@@ -10,19 +10,20 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from resize_pos.containers.base import Copied, OptimizerState
+from resize_pos.containers.arrays import stored_bytes
+from resize_pos.containers.base import Copied
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import PAGE
 from resize_pos.containers.pickle.edit import PickleEditor
 from resize_pos.containers.pickle.values import atom_of, entries_of, sequence_of
 from resize_pos.containers.pickle.walk import Walked, walk
-from resize_pos.containers.torch.arrays import peek_span, read_tensor, stored_bytes
 from resize_pos.containers.torch.edit import Replacement, edit_checkpoint
 from resize_pos.containers.torch.new_checkpoint import ROOT, copied_record, write_checkpoint
+from resize_pos.containers.torch.stored_tensors import TorchContainer
 from resize_pos.containers.torch.tensors import TensorRef, storage_of
 from resize_pos.containers.torch.tree import Tree, find_tensors
 from resize_pos.containers.zip.layout import Fresh
-from resize_pos.core.errors import ContainerError, TableError
+from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 
@@ -37,7 +38,7 @@ _PER_RECORD = 256  # bytes of headers and padding that a storage takes in a zip 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TorchLegacy:
+class TorchLegacy(TorchContainer):
     """A legacy checkpoint whose pickles have been walked; nothing in them was executed."""
 
     source: SourceFile = field(repr=False)
@@ -68,11 +69,6 @@ class TorchLegacy:
         return cls(source, tensors, tree, pickle, walked, places)
 
     @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self.source.path
-
-    @property
     def format(self) -> str:
         """What kind of file it is, in words for a person."""
         return "torch checkpoint (legacy stream from before torch 1.6)"
@@ -82,43 +78,20 @@ class TorchLegacy:
         """Nothing: the format has no place for it."""
         return {}
 
-    @property
-    def optimizers(self) -> tuple[OptimizerState, ...]:
-        """Every optimizer state dict in it."""
-        return self.tree.optimizers
+    def storage_offset(self, ref: TensorRef) -> int:
+        """Return at which byte of the file a tensor's storage begins."""
+        return self._places[ref.storage.key][0]
 
     def without(self, entries: Collection[str]) -> TorchLegacy:
-        """Give the same checkpoint without these entries of its optimizers' states."""
+        """Return the same checkpoint without these entries of its optimizers' states."""
         prefixes = tuple(f"{name}." for name in entries)
         left = {n: info for n, info in self.tensors.items() if not n.startswith(prefixes)}
         return replace(self, tensors=left, _dropped=(*self._dropped, *entries))
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor in its stored dtype; no other byte of the data is touched."""
-        ref = self._ref(name)
-        return read_tensor(self.source, name, ref, self._places[ref.storage.key][0])
-
-    def span(self, name: str) -> tuple[int, int] | None:
-        """Tell where in the file a tensor's bytes lie; None: not in one piece, in order."""
-        ref, info = self._ref(name), self.tensors[name]
-        if ref.lazy or not ref.is_contiguous:
-            return None
-        step = info.nbytes // max(ref.elements, 1)
-        start = self._places[ref.storage.key][0] + ref.offset * step
-        return start, start + info.nbytes
-
-    def peek(self, name: str, start: int, count: int) -> bytes:
-        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
-        span = self.span(name)
-        if span is None:
-            return self.read(name).tobytes()[start : start + count]
-        return peek_span(self.source, span, start, count)
-
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how large the zip checkpoint becomes when these tensors take these shapes."""
-        new = (TensorInfo(name, shape, self._ref(name).dtype) for name, shape in shapes.items())
+        """Return how large the zip checkpoint becomes at most."""
         headers = _PER_RECORD * (len(self._places) + 8)
-        return self.source.size + sum(t.nbytes + _PER_RECORD for t in new) + headers + PAGE
+        return self.source.size + self.growth(shapes, per_tensor=_PER_RECORD) + headers + PAGE
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
@@ -126,11 +99,11 @@ class TorchLegacy:
         """Write a zip checkpoint with the same pickle and storages, but for `changes`."""
         replacements = {
             name: Replacement.of(
-                tuple(array.shape), stored_bytes(self.source, name, self._ref(name), array)
+                tuple(array.shape), stored_bytes(array, self.info(name), self.path.name)
             )
             for name, array in changes.items()
         }
-        with self.source.open():
+        with self.source.naming():
             edited = edit_checkpoint(
                 self._pickle,
                 self._walked,
@@ -139,18 +112,16 @@ class TorchLegacy:
                 self._dropped,
                 self._shorten_identities,
             )
-            records = []
-            for key, (start, length) in self._places.items():
-                name = f"{ROOT}data/{key}"
-                if key in edited.storages:
-                    records.append(Fresh.holding(name, edited.storages[key]))
-                elif key not in edited.removed:
-                    records.append(copied_record(name, self.path, start, length, None))
-            records += [Fresh.holding(f"{ROOT}data/{k}", edited.storages[k]) for k in edited.added]
-        write_checkpoint(self.path, stage, edited.pickle, records, metadata)
-        self.source.require_unchanged()
-        untouched = [info.nbytes for name, info in self.tensors.items() if name not in changes]
-        return Copied(len(untouched), sum(untouched))
+        records = []
+        for key, (start, length) in self._places.items():
+            name = f"{ROOT}data/{key}"
+            if key in edited.storages:
+                records.append(Fresh.holding(name, edited.storages[key]))
+            elif key not in edited.removed:
+                records.append(copied_record(name, self.source, start, length, None))
+        records += [Fresh.holding(f"{ROOT}data/{k}", edited.storages[k]) for k in edited.added]
+        write_checkpoint(self.source, stage, edited.pickle, records, metadata)
+        return self.copied_except(changes)
 
     def _shorten_identities(self, editor: PickleEditor) -> None:
         """A zip checkpoint's storages have no view: the last part of their ids goes."""
@@ -164,11 +135,6 @@ class TorchLegacy:
                 )
             if len(storage.items) == 6:
                 editor.delete(storage.items[5])
-
-    def _ref(self, name: str) -> TensorRef:
-        if name not in self.tensors:
-            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
-        return self.tree.tensors[name]
 
 
 class _Window:

@@ -1,21 +1,49 @@
-"""Write a new torch checkpoint: a dict of tensors as `torch.load(weights_only=True)` accepts it."""
+"""A new torch checkpoint: a dict of tensors that `torch.load(weights_only=True)` accepts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from resize_pos.containers.io.splice import CopyRange, write_spliced
+from resize_pos.containers.io.source_file import SourceFile
+from resize_pos.containers.io.splice import CopyRange, NewBytes, write_spliced
 from resize_pos.containers.pickle.edit import encode_str
-from resize_pos.containers.torch.dtypes import STORAGE_CLASS
+from resize_pos.containers.torch.dtypes import STORAGE_CLASS, TORCH_NAME
 from resize_pos.containers.torch.edit import TensorSpec, encode_tensor
 from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.containers.zip.layout import Fresh, Planned, checksum, lay_out
-from resize_pos.core.tensors import DTYPES
+from resize_pos.core.errors import ContainerError
+from resize_pos.core.tensors import DTYPES, TensorInfo
 
-NOTE = "resize_pos.json"  # the record that carries our metadata; torch does not look at it
+NOTE = "resize_pos.json"  # the record that holds our metadata; torch ignores it
 ROOT = "archive/"
+
+
+def require_dtypes(infos: Iterable[TensorInfo]) -> None:
+    """Refuse tensors whose dtype torch does not have."""
+    for info in infos:
+        if info.dtype not in TORCH_NAME:
+            raise ContainerError(f"{info.name} is {info.dtype}, which torch does not have.")
+
+
+def write_tensors(
+    source: SourceFile,
+    stage: Path,
+    infos: Mapping[str, TensorInfo],
+    content: Callable[[str], CopyRange | NewBytes],
+    notes: Mapping[str, str],
+) -> None:
+    """Write a dict of these tensors; `content` returns the bytes of each."""
+    records, specs = [], []
+    for number, (name, info) in enumerate(infos.items()):
+        data, record = content(name), f"{ROOT}data/{number}"
+        if isinstance(data, CopyRange):
+            records.append(copied_record(record, source, data.offset, data.length, None))
+        else:
+            records.append(Fresh.of(record, memoryview(data.data)))
+        specs.append((name, TensorSpec(info.dtype, info.shape, str(number))))
+    write_checkpoint(source, stage, fresh_pickle(specs), records, notes)
 
 
 def fresh_pickle(tensors: Iterable[tuple[str, TensorSpec]]) -> bytes:
@@ -24,7 +52,7 @@ def fresh_pickle(tensors: Iterable[tuple[str, TensorSpec]]) -> bytes:
     return b"\x80\x02}(" + body + b"u."
 
 
-def carried_spec(ref: TensorRef, key: str) -> TensorSpec:
+def copied_spec(ref: TensorRef, key: str) -> TensorSpec:
     """Describe a tensor in the storage that it had, under a new key."""
     size = DTYPES[ref.dtype].bits // 8 if ref.dtype in STORAGE_CLASS else 1
     count = ref.storage.nbytes // size
@@ -32,12 +60,14 @@ def carried_spec(ref: TensorRef, key: str) -> TensorSpec:
 
 
 def note_record(root: str, note: Mapping[str, str], slack: int = 0) -> Fresh:
-    """Make the record of our metadata, with spaces at its end."""
+    """Make the record of our metadata, with `slack` spaces at its end."""
     text = json.dumps(dict(note), ensure_ascii=False, indent=1)
     return Fresh.of(root + NOTE, text.encode("utf-8", "backslashreplace") + b" " * slack)
 
 
-def copied_record(name: str, source: Path, offset: int, length: int, crc: int | None) -> Fresh:
+def copied_record(
+    name: str, source: SourceFile, offset: int, length: int, crc: int | None
+) -> Fresh:
     """Make a record of a range of the source; its checksum is computed where none is known."""
     if crc is None:
         crc = checksum(source, offset, length)
@@ -45,7 +75,11 @@ def copied_record(name: str, source: Path, offset: int, length: int, crc: int | 
 
 
 def write_checkpoint(
-    source: Path, stage: Path, pickle: bytes, storages: Iterable[Fresh], note: Mapping[str, str]
+    source: SourceFile,
+    stage: Path,
+    pickle: bytes,
+    storages: Iterable[Fresh],
+    note: Mapping[str, str],
 ) -> None:
     """Write a checkpoint of a pickle and the storages that it refers to."""
     planned: list[Planned] = [Fresh.of(f"{ROOT}data.pkl", pickle)]

@@ -6,42 +6,40 @@ Read without running anything; written as a plain checkpoint, a dict of tensors.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Copied
+from resize_pos.containers.arrays import stored_bytes
+from resize_pos.containers.base import Copied, OptimizerState
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import PAGE
-from resize_pos.containers.torch.arrays import peek_span, read_tensor, stored_bytes
+from resize_pos.containers.torch.archive import Archive
 from resize_pos.containers.torch.edit import TensorSpec
 from resize_pos.containers.torch.new_checkpoint import (
     ROOT,
-    carried_spec,
     copied_record,
+    copied_spec,
     fresh_pickle,
     write_checkpoint,
 )
+from resize_pos.containers.torch.stored_tensors import TorchContainer
 from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.containers.torch.tree import Tree
-from resize_pos.containers.torch.zip_checkpoint import Archive
 from resize_pos.containers.zip.layout import Fresh
-from resize_pos.core.errors import TableError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from resize_pos.containers.reformat import Exported
+
 _PER_RECORD = 512  # bytes of headers, padding and pickle that a storage takes
 
 
-def is_torchscript(archive: Archive) -> bool:
-    """Tell a program from a plain checkpoint."""
-    return "constants.pkl" in archive.records
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class TorchScript:
+class TorchScript(TorchContainer):
     """A TorchScript archive whose attributes have been walked."""
 
     archive: Archive = field(repr=False)
@@ -57,9 +55,9 @@ class TorchScript:
         return cls(archive, {name: ref.info(name) for name, ref in tree.tensors.items()}, tree)
 
     @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self.archive.source.path
+    def source(self) -> SourceFile:
+        """The file that it is read from."""
+        return self.archive.source
 
     @property
     def format(self) -> str:
@@ -71,63 +69,46 @@ class TorchScript:
         """Nothing: the format has no place for it."""
         return {}
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Read one tensor in its stored dtype; no other byte of the data is touched."""
-        ref = self._ref(name)
-        return read_tensor(self.archive.source, name, ref, self.archive.place(ref))
+    @property
+    def optimizers(self) -> tuple[OptimizerState, ...]:
+        """None: the output holds the tensors of the module alone."""
+        return ()
 
-    def span(self, name: str) -> tuple[int, int] | None:
-        """Tell where in the file a tensor's bytes lie; None: not in one piece, in order."""
-        ref, info = self._ref(name), self.tensors[name]
-        if ref.lazy or not ref.is_contiguous:
-            return None
-        step = info.nbytes // max(ref.elements, 1)
-        start = self.archive.place(ref) + ref.offset * step
-        return start, start + info.nbytes
+    def storage_offset(self, ref: TensorRef) -> int:
+        """Return at which byte of the file a tensor's storage begins."""
+        return self.archive.storage_offset(ref)
 
-    def peek(self, name: str, start: int, count: int) -> bytes:
-        """Read `count` bytes of a tensor, little-endian, from `start` bytes into it."""
-        span = self.span(name)
-        if span is None:
-            return self.read(name).tobytes()[start : start + count]
-        return peek_span(self.archive.source, span, start, count)
+    def exported(self) -> Exported:
+        """Leave out the program and its flags without asking: no file of tensors holds them."""
+        return replace(TorchContainer.exported(self), asks_for_extras=False)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Tell how large the checkpoint becomes when these tensors take these shapes."""
-        new = (TensorInfo(name, shape, self._ref(name).dtype) for name, shape in shapes.items())
+        """Return how large the checkpoint becomes at most."""
         names = _PER_RECORD * (len(self.tensors) + 8) + sum(map(len, self.tensors))
-        return self.archive.source.size + sum(t.nbytes for t in new) + names + PAGE
+        return self.source.size + self.growth(shapes) + names + PAGE
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
         """Write a dict of all tensors as a zip checkpoint; shared storages stay shared."""
-        source = self.archive.source
         records: list[Fresh] = []
-        keys: dict[str, str] = {}  # of the storages that are carried over
+        keys: dict[str, str] = {}  # of the storages that are copied
         specs: list[tuple[str, TensorSpec]] = []
         for name in self.tensors:
-            ref, key = self._ref(name), str(len(records))
+            ref, key = self.ref(name), str(len(records))
             if name in changes:
-                data = stored_bytes(source, name, ref, changes[name])
+                data = stored_bytes(changes[name], self.info(name), self.path.name)
                 records.append(Fresh.of(f"{ROOT}data/{key}", data))
                 specs.append((name, TensorSpec(ref.dtype, tuple(changes[name].shape), key)))
                 continue
             if ref.storage.key not in keys:
                 keys[ref.storage.key] = key
-                records.append(self._carried(ref, key))
-            specs.append((name, carried_spec(ref, keys[ref.storage.key])))
-        write_checkpoint(self.path, stage, fresh_pickle(specs), records, metadata)
-        source.require_unchanged()
-        untouched = [info.nbytes for name, info in self.tensors.items() if name not in changes]
-        return Copied(len(untouched), sum(untouched))
+                records.append(self._copied(ref, key))
+            specs.append((name, copied_spec(ref, keys[ref.storage.key])))
+        write_checkpoint(self.source, stage, fresh_pickle(specs), records, metadata)
+        return self.copied_except(changes)
 
-    def _carried(self, ref: TensorRef, key: str) -> Fresh:
+    def _copied(self, ref: TensorRef, key: str) -> Fresh:
         record, length = self.archive.records[f"data/{ref.storage.key}"], ref.storage.nbytes
         crc = record.crc if record.size == length else None
-        return copied_record(f"{ROOT}data/{key}", self.path, record.data, length, crc)
-
-    def _ref(self, name: str) -> TensorRef:
-        if name not in self.tensors:
-            raise TableError(f"{self.path.name}: has no tensor {name!r}.")
-        return self.tree.tensors[name]
+        return copied_record(f"{ROOT}data/{key}", self.source, record.data, length, crc)

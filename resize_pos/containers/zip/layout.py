@@ -6,33 +6,33 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
+from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, LaterBytes, NewBytes, Segment
-from resize_pos.containers.zip.records import (
-    ALIGNMENT,
+from resize_pos.containers.zip.headers import (
     CENTRAL,
-    DAMAGED,
     DESCRIPTOR,
-    END,
-    END64,
     LIMIT32,
     LOCAL,
-    LOCATOR,
-    PADDING,
-    STORED,
     UTF8,
     ZIP64,
-    Record,
+    Header,
+    closing,
+    extra_field,
     extra_fields,
+    joined,
+    wide_field,
 )
+from resize_pos.containers.zip.records import ALIGNMENT, DAMAGED, PADDING, Record
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+
+_TORCH_MADE_BY = 0x031E  # what torch's writer states in the 64-bit end, which it always writes
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A record of the source, to be carried over."""
+    """A record of the source that is copied."""
 
     record: Record
 
@@ -61,7 +61,7 @@ class Fresh:
 
     @property
     def crc(self) -> int:
-        """The checksum; it is waited for."""
+        """The checksum; for content that is still being computed, this waits."""
         if self.known_crc is None:
             assert isinstance(self.content, LaterBytes)
             return zlib.crc32(self.content.wait())
@@ -83,8 +83,8 @@ class Layout:
 def lay_out(planned: Sequence[Planned], alignment: int = ALIGNMENT) -> Layout:
     """Put records one after the other, padded and closed exactly as torch's own writer does.
 
-    A record whose place is congruent to its old one is copied with its header; only the one after
-    a change gets new padding. So nearly everything is one long range.
+    A record that moves by a multiple of the alignment is copied with its header; only the first one
+    after a change gets new padding. So nearly everything is copied as one long range.
     """
     segments: list[Segment] = []
     central: list[tuple[Planned, int]] = []
@@ -110,25 +110,25 @@ def lay_out(planned: Sequence[Planned], alignment: int = ALIGNMENT) -> Layout:
             central.append((plan, position))
             position += len(header) + plan.size + length
     lengths = [_entry_length(plan, at) for plan, at in central]
-    closing = _closing(len(central), sum(lengths), position)
-    size = sum(lengths) + len(closing)
+    end = closing(len(central), sum(lengths), position, made_by64=_TORCH_MADE_BY)
+    size = sum(lengths) + len(end)
     awaited = [plan.content for plan in planned if isinstance(plan, Fresh)]
     last = next((c for c in awaited if isinstance(c, LaterBytes)), NewBytes(b""))
-    directory = partial(_directory, central, closing)
+    directory = partial(_directory, central, end)
     segments.append(_after(last, size, directory))
     return Layout(segments, position + size, shift)
 
 
 def _after(content: Segment, length: int, make: Callable[[], bytes]) -> Segment:
-    """Make bytes that depend on content: as late as that is."""
+    """Make bytes that depend on content; if it is computed later, so are they."""
     if isinstance(content, LaterBytes):
         return LaterBytes(length, make, content.failed)
     return NewBytes(make())
 
 
-def _directory(central: Sequence[tuple[Planned, int]], closing: bytes) -> bytes:
+def _directory(central: Sequence[tuple[Planned, int]], end: bytes) -> bytes:
     entries = (_entry(plan, _crc(plan), position) for plan, position in central)
-    return b"".join((*entries, closing))
+    return b"".join((*entries, end))
 
 
 def _crc(plan: Planned) -> int:
@@ -145,22 +145,22 @@ def _entry_length(plan: Planned, position: int) -> int:
     return len(_entry(plan, 0, position))
 
 
-def checksum(path: Path, offset: int, length: int) -> int:
+def checksum(source: SourceFile, offset: int, length: int) -> int:
     """Compute the CRC-32 of a range of a file, a block at a time."""
     crc, block = 0, 1 << 20
-    with path.open("rb") as file:
+    with source.open() as file:
         file.seek(offset)
         while length:
             data = file.read(min(block, length))
             if not data:
-                raise ContainerError(f"{path.name}: ends {length} bytes too early.", DAMAGED)
+                raise ContainerError(f"ends {length} bytes too early.", DAMAGED)
             crc = zlib.crc32(data, crc)
             length -= len(data)
     return crc
 
 
 def _moved_header(record: Record, position: int, alignment: int) -> bytes:
-    """Give the local header of a kept record at its new place."""
+    """Return the local header of a kept record at its new place."""
     (name_length,) = struct.unpack_from("<H", record.local, 26)
     extra = record.local[LOCAL.size + name_length :]
     fields = list(extra_fields(extra))
@@ -177,7 +177,7 @@ def _moved_header(record: Record, position: int, alignment: int) -> bytes:
             # torch's writer repeats here where the record lies
             body = body[:-8] + struct.pack("<Q", position)
         if kind != PADDING:
-            kept += struct.pack("<2H", kind, len(body)) + body
+            kept += extra_field(kind, body)
     kept += _padding(position + len(head) + len(kept), alignment)
     if len(kept) > 0xFFFF:
         raise ContainerError(f"the record {record.name!r} has too many extra fields.")
@@ -185,12 +185,11 @@ def _moved_header(record: Record, position: int, alignment: int) -> bytes:
 
 
 def _padding(position: int, alignment: int) -> bytes:
-    length = -(position + 4) % alignment
-    return struct.pack("<2H", PADDING, length) + b"Z" * length
+    return extra_field(PADDING, b"Z" * (-(position + 4) % alignment))
 
 
 def _moved_entry(record: Record, position: int) -> bytes:
-    """Give the directory entry of a kept record at its new place."""
+    """Return the directory entry of a kept record at its new place."""
     if position == record.start:
         return record.central
     fields = list(CENTRAL.unpack_from(record.central))
@@ -199,29 +198,22 @@ def _moved_entry(record: Record, position: int) -> bytes:
     extra = record.central[name_end : name_end + fields[11]]
     comment = record.central[name_end + fields[11] :]
     others = [(kind, body) for kind, body in extra_fields(extra) if kind != ZIP64]
-    wide = b"".join(
-        struct.pack("<Q", number)
-        for number in (record.size, record.stored, position)
-        if number >= LIMIT32
-    )
-    extra = b"".join(struct.pack("<2H", kind, len(body)) + body for kind, body in others)
-    if wide:
-        extra = struct.pack("<2H", ZIP64, len(wide)) + wide + extra
+    numbers = [n for n in (record.size, record.stored, position) if n >= LIMIT32]
+    extra = wide_field(numbers) + joined(others)
     fields[8:10] = [min(record.stored, LIMIT32), min(record.size, LIMIT32)]
     fields[11], fields[16] = len(extra), min(position, LIMIT32)
     return CENTRAL.pack(*fields) + name + extra + comment
 
 
 def _fresh_header(plan: Fresh, position: int, alignment: int) -> bytes:
-    """Give the local header as torch's writer makes it; the checksum comes after the data."""
-    name = plan.name.encode()
-    wide = _fresh_wide(plan, position)
-    flags = UTF8 | (DESCRIPTOR if plan.size else 0)
+    """Write the local header as torch's writer does: checksum and sizes come after the data."""
+    name, wide = plan.name.encode(), _fresh_wide(plan, position)
     padding = _padding(position + LOCAL.size + len(name) + len(wide), alignment)
-    header = LOCAL.pack(
-        b"PK\x03\x04", 0, flags, STORED, 0, 0, 0, 0, 0, len(name), len(wide) + len(padding)
-    )
-    return header + name + wide + padding
+    return Header(name, flags=_fresh_flags(plan)).local(wide + padding)
+
+
+def _fresh_flags(plan: Fresh) -> int:
+    return UTF8 | (DESCRIPTOR if plan.size else 0)
 
 
 def _descriptor_length(plan: Fresh, position: int) -> int:
@@ -244,22 +236,15 @@ def _descriptor_format(plan: Fresh, position: int) -> str:
 
 def _fresh_wide(plan: Fresh, position: int) -> bytes:
     numbers = [plan.size, plan.size] if plan.size >= LIMIT32 else []
-    numbers += [position] if position >= LIMIT32 else []
-    body = struct.pack(f"<{len(numbers)}Q", *numbers)
-    return struct.pack("<2H", ZIP64, len(body)) + body if numbers else b""
+    return wide_field([*numbers, position] if position >= LIMIT32 else numbers)
 
 
 def _fresh_entry(plan: Fresh, crc: int, position: int) -> bytes:
-    name, extra = plan.name.encode(), _fresh_wide(plan, position)
-    flags = UTF8 | (DESCRIPTOR if plan.size else 0)
-    size, start = min(plan.size, LIMIT32), min(position, LIMIT32)
-    fixed = (b"PK\x01\x02", 0, 0, flags, STORED, 0, 0, crc, size, size)
-    fields = (*fixed, len(name), len(extra), 0, 0, 0, 0, start)
-    return CENTRAL.pack(*fields) + name + extra
-
-
-def _closing(count: int, length: int, offset: int) -> bytes:
-    end64 = END64.pack(b"PK\x06\x06", 44, 0x031E, 45, 0, 0, count, count, length, offset)
-    locator = LOCATOR.pack(b"PK\x06\x07", 0, offset + length, 1)
-    narrow = (min(count, 0xFFFF), min(count, 0xFFFF), min(length, LIMIT32), min(offset, LIMIT32))
-    return end64 + locator + END.pack(b"PK\x05\x06", 0, 0, *narrow, 0)
+    header = Header(
+        plan.name.encode(),
+        flags=_fresh_flags(plan),
+        crc=crc,
+        stored=plan.size,
+        size=plan.size,
+    )
+    return header.central(position, _fresh_wide(plan, position))

@@ -9,23 +9,32 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from resize_pos.containers.zip.headers import (
+    CENTRAL,
+    CENTRAL_MARK,
+    ENCRYPTED,
+    END,
+    END64,
+    END64_MARK,
+    END_MARK,
+    LIMIT32,
+    LOCAL,
+    LOCAL_MARK,
+    LOCATOR,
+    LOCATOR_MARK,
+    STORED,
+    UTF8,
+    ZIP64,
+    extra_fields,
+)
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
-STORED = 0
 ALIGNMENT = 64
 
-END = struct.Struct("<4s4H2LH")
-END64 = struct.Struct("<4sQ2H2L4Q")
-LOCATOR = struct.Struct("<4sLQL")
-CENTRAL = struct.Struct("<4s6H3L5H2L")
-LOCAL = struct.Struct("<4s5H3L2H")
 _LARGEST_DIRECTORY = 1 << 28
 _LONGEST_COMMENT = 1 << 16
-LIMIT32 = 0xFFFFFFFF
-ZIP64 = 1  # the id of the extra field with 64-bit numbers
 PADDING = 0x4246  # "FB": the extra field in which torch keeps its padding
-ENCRYPTED, DESCRIPTOR, UTF8 = 0x0001, 0x0008, 0x0800
 
 DAMAGED = "The file is damaged or truncated; download or copy it again."
 
@@ -86,7 +95,7 @@ def require_stored(record: Record) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _DirectoryEntry:
     name: str
     method: int
     flags: int
@@ -101,7 +110,7 @@ def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
     tail_length = min(size, _LONGEST_COMMENT + END.size)
     file.seek(size - tail_length)
     tail = file.read(tail_length)
-    found = tail.rfind(b"PK\x05\x06")
+    found = tail.rfind(END_MARK)
     if found < 0 or len(tail) - found < END.size:
         raise ContainerError("the archive has no directory at its end.", DAMAGED)
     _, disk, _, _, count, length, offset, comment = END.unpack_from(tail, found)
@@ -110,13 +119,13 @@ def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
         raise ContainerError("the archive's end does not fit its directory.", DAMAGED)
     file.seek(max(end - LOCATOR.size, 0))
     locator = file.read(LOCATOR.size)
-    if locator[:4] == b"PK\x06\x07" and len(locator) == LOCATOR.size:
+    if locator[:4] == LOCATOR_MARK and len(locator) == LOCATOR.size:
         at = LOCATOR.unpack(locator)[2]
         if at + END64.size > end:
             raise ContainerError("the archive's 64-bit directory end is not there.", DAMAGED)
         file.seek(at)
         fields = END64.unpack(file.read(END64.size))
-        if fields[0] != b"PK\x06\x06":
+        if fields[0] != END64_MARK:
             raise ContainerError("the archive's 64-bit directory end is not there.", DAMAGED)
         count, length, offset = fields[7:10]
         end = at
@@ -130,11 +139,11 @@ def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
     return count, offset, length
 
 
-def _entries(directory: bytes, count: int) -> Iterator[_Entry]:
+def _entries(directory: bytes, count: int) -> Iterator[_DirectoryEntry]:
     position = 0
     for _ in range(count):
         fixed = directory[position : position + CENTRAL.size]
-        if len(fixed) < CENTRAL.size or fixed[:4] != b"PK\x01\x02":
+        if len(fixed) < CENTRAL.size or fixed[:4] != CENTRAL_MARK:
             raise ContainerError("the archive's directory is damaged.", DAMAGED)
         fields = CENTRAL.unpack(fixed)
         flags, method, crc, stored, size = *fields[3:5], *fields[7:10]
@@ -146,7 +155,9 @@ def _entries(directory: bytes, count: int) -> Iterator[_Entry]:
         name = _name(directory[position + CENTRAL.size : middle], flags)
         extra = directory[middle : middle + extra_length]
         stored, size, start = _wide(extra, stored, size, start)
-        yield _Entry(name, method, flags, crc, stored, size, start, directory[position:end])
+        yield _DirectoryEntry(
+            name, method, flags, crc, stored, size, start, directory[position:end]
+        )
         position = end
 
 
@@ -175,21 +186,12 @@ def _wide(extra: bytes, stored: int, size: int, start: int) -> tuple[int, int, i
     return values[1], values[0], values[2]
 
 
-def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give id and content of each extra field of a header."""
-    position = 0
-    while position + 4 <= len(extra):
-        kind, length = struct.unpack_from("<2H", extra, position)
-        yield kind, extra[position + 4 : position + 4 + length]
-        position += 4 + length
-
-
-def _with_local(file: BinaryIO, entry: _Entry, end: int) -> Record:
+def _with_local(file: BinaryIO, entry: _DirectoryEntry, end: int) -> Record:
     if entry.start + LOCAL.size > end:  # a 64-bit offset may be beyond what a file can have
         raise ContainerError(f"the record {entry.name!r} has no header.", DAMAGED)
     file.seek(entry.start)
     fixed = file.read(LOCAL.size)
-    if len(fixed) < LOCAL.size or fixed[:4] != b"PK\x03\x04":
+    if len(fixed) < LOCAL.size or fixed[:4] != LOCAL_MARK:
         raise ContainerError(f"the record {entry.name!r} has no header.", DAMAGED)
     fields = LOCAL.unpack(fixed)
     name_length, extra_length = fields[9:11]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from resize_pos.configs.model_types import FILE as MODEL_FILE
 from resize_pos.configs.model_types import ConfigModel, config_models
 from resize_pos.configs.read import ConfigFiles, ConfigSize
-from resize_pos.containers.base import Container, PartialReader
+from resize_pos.containers.base import Container
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
@@ -54,15 +54,14 @@ class Surroundings:
     @classmethod
     def of(cls, container: Container, request: Request) -> Surroundings:
         """Collect what an opened checkpoint, and the config files in its folder, say."""
-        path = container.path
-        files = ConfigFiles(path if path.is_dir() else path.parent)
+        files = ConfigFiles(container.config_folder)
         return cls(
             container.tensors,
             request,
             files.sizes(),
             recorded_geometry(container.metadata),
             container.read,
-            container.peek if isinstance(container, PartialReader) else None,
+            container.peek,
             config_models(files.documents([MODEL_FILE])),
             files,
         )

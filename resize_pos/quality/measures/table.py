@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.containers.base import Container, peek_into
+from resize_pos.containers.base import Container
 from resize_pos.core.axes import Unfolded
 from resize_pos.core.conventions import Resampling
 from resize_pos.core.fast_dataclass import dataclass
@@ -41,7 +41,7 @@ class Neighbours:
         def rows(name: str, start: int, count: int) -> NDArray[Any]:
             info = container.tensors[name]
             row = info.nbytes // info.shape[0]
-            data = peek_into(container, name, start * row, count * row)
+            data = container.peek(name, start * row, count * row)
             stored = numpy_dtype(info.dtype).newbyteorder("<")
             return np.frombuffer(data, stored).reshape(count, *info.shape[1:])
 

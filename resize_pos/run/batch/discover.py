@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from pathlib import Path
 
+from resize_pos.containers.detect import (
+    WEIGHT_SUFFIXES,
+    is_distributed,
+    is_index_of_weights,
+)
 from resize_pos.core.fast_dataclass import dataclass
 
-# Formats that a walk takes up. A file that is named outright may be called anything.
-SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".npz")
-
 _CONFIGS = {"config.json", "open_clip_config.json"}
-_INDEX = re.compile(r"\.(safetensors|bin)\.index(\.[\w-]+)?\.json$")
-_DISTRIBUTED = (".metadata", ".distcp")  # torch's sharded folders: an index and its pieces
 
 # What training leaves beside a checkpoint and is none.
 _NO_CHECKPOINT = re.compile(
-    r"(optimizer|scheduler|scaler|training_args|rng_state|random_states)[\w-]*\.(pt|pth|bin)"
+    r"(optimizer|scheduler|scaler|training_args|rng_state|random_states)[\w-]*\.\w+"
 )
 
 
@@ -61,10 +61,7 @@ def discover(words: Iterable[str], output_dir: Path) -> Discovery:
 def is_model_folder(names: Iterable[str]) -> bool:
     """Tell from its file names whether a folder is one checkpoint, not a place for several."""
     present = set(names)
-    index, piece = _DISTRIBUTED
-    if any(_INDEX.search(name) for name in present):
-        return True
-    if index in present and any(name.endswith(piece) for name in present):
+    if is_distributed(present) or any(is_index_of_weights(name) for name in present):
         return True
     return bool(present & _CONFIGS) and any(_is_weights(name) for name in present)
 
@@ -84,7 +81,7 @@ def size_of(source: Path) -> int:
 
 def _is_weights(name: str) -> bool:
     hidden = name.startswith(".")
-    return not hidden and name.endswith(SUFFIXES) and not _NO_CHECKPOINT.fullmatch(name)
+    return not hidden and name.endswith(WEIGHT_SUFFIXES) and not _NO_CHECKPOINT.fullmatch(name)
 
 
 def _expand(word: str) -> Iterator[tuple[Path, Path | None]]:

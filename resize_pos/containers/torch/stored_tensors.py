@@ -1,0 +1,119 @@
+"""What all torch formats share: tensors that are views of storages in one file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.containers.arrays import array_type, native, read_array
+from resize_pos.containers.base import FileContainer, OptimizerState
+from resize_pos.containers.torch.tensors import TensorRef
+from resize_pos.core.errors import TableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from resize_pos.containers.reformat import Exported
+    from resize_pos.containers.torch.tree import Tree
+
+_MOST_EXPANDED = 1 << 30  # bytes that a tensor may take in memory beyond what its storage has
+
+
+class TorchContainer(FileContainer):
+    """A torch file whose pickle has been walked; nothing in it was executed."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def tree(self) -> Tree:
+            """What the pickle holds."""
+
+    @abstractmethod
+    def storage_offset(self, ref: TensorRef) -> int:
+        """Return at which byte of the file a tensor's storage begins."""
+        raise NotImplementedError
+
+    @property
+    def optimizers(self) -> tuple[OptimizerState, ...]:
+        """Every optimizer state dict in it."""
+        return self.tree.optimizers
+
+    def ref(self, name: str) -> TensorRef:
+        """Return where and how a tensor is stored."""
+        return self.tree.tensors[self.info(name).name]
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read one tensor in its stored dtype, contiguous or not; no other data is read."""
+        import numpy as np
+
+        ref, info, where = self.ref(name), self.info(name), self.path.name
+        dtype = array_type(info, where)
+        if ref.lazy:
+            raise TableError(f"{where}: {name}: is stored conjugated or negated.")
+        if len(ref.shape) > 64 or info.nbytes > max(ref.storage.nbytes, _MOST_EXPANDED):
+            raise TableError(f"{where}: {name}: {list(ref.shape)} is too large to read.")
+        if ref.elements == 0:
+            return np.empty(ref.shape, dtype)
+        offset = self.storage_offset(ref) + ref.offset * dtype.itemsize
+        if ref.is_contiguous:
+            return read_array(self.source, info, offset)
+        reach = 1 + sum((n - 1) * s for n, s in zip(ref.shape, ref.stride, strict=True))
+        buffer = np.empty(reach, dtype)
+        self.source.read_into(offset, buffer.view(np.uint8).data)
+        steps = [stride * dtype.itemsize for stride in ref.stride]
+        strided = np.lib.stride_tricks.as_strided(native(buffer), ref.shape, steps)
+        return np.ascontiguousarray(strided)
+
+    def span(self, name: str) -> tuple[int, int] | None:
+        """Return where in the file a tensor's bytes lie; None: not in one piece, in order."""
+        ref, info = self.ref(name), self.info(name)
+        if ref.lazy or not ref.is_contiguous:
+            return None
+        step = info.nbytes // max(ref.elements, 1)
+        start = self.storage_offset(ref) + ref.offset * step
+        return start, start + info.nbytes
+
+    def exported(self) -> Exported:
+        """Say which tensors of the model can be written in another format, and what cannot.
+
+        One mapping that holds all weights gives its tensors without its own name. Of several names
+        of one view of a storage, the first in the alphabet is written.
+        """
+        from resize_pos.containers.reformat import Exported
+
+        tree = self.tree
+        states = tuple(f"{optimizer.state}." for optimizer in tree.optimizers)
+        weights = [name for name in self.tensors if not name.startswith(states)]
+        aliases = _aliases(tree, weights)
+        prefix = f"{tree.wrapper}." if tree.wrapper else ""
+        return Exported(
+            self.source,
+            "torch",
+            {n.removeprefix(prefix): n for n in weights if n not in aliases},
+            extras=tuple(_extras(tree)),
+            aliases={n.removeprefix(prefix): k.removeprefix(prefix) for n, k in aliases.items()},
+            wrapper=tree.wrapper or None,
+        )
+
+
+def _extras(tree: Tree) -> list[str]:
+    """List what is not a tensor of a model; an optimizer counts as one entry."""
+    optimizers = [optimizer.name or "the optimizer" for optimizer in tree.optimizers]
+    inside = tuple(f"{name}." for name in optimizers)
+    others = [name for name in tree.others if not name.startswith(inside)]
+    return [*others, *optimizers]
+
+
+def _aliases(tree: Tree, names: Iterable[str]) -> dict[str, str]:
+    """Find further names of the same view of a storage, each with the name that is written."""
+    groups: dict[object, list[str]] = {}
+    for name in names:
+        ref = tree.tensors[name]
+        if ref.elements:
+            view = (ref.storage.key, ref.offset, ref.shape, ref.stride, ref.dtype)
+            groups.setdefault(view, []).append(name)
+    kept = {name: min(group) for group in groups.values() for name in group}
+    return {name: keep for name, keep in kept.items() if name != keep}
