@@ -108,4 +108,9 @@ def test_a_conversion_on_the_cpu_imports_neither_torch_nor_timm(vit_file: Path) 
     names = loaded_after(str(vit_file), "--to", "384")
     assert "numpy" in names
     # Masked arrays would be a tenth of what a small conversion takes; np.median wants them.
-    assert not names & (HEAVY | {"safetensors", "numpy.ma"})
+    assert not names & (HEAVY | {"numpy.ma"})
+    # The safetensors library reads the header of the output; its bindings for torch do not load.
+    assert {name for name in names if name.startswith("safetensors")} == {
+        "safetensors",
+        "safetensors._safetensors_rust",
+    }
