@@ -116,7 +116,9 @@ def looks_untrained(rows: _Rows) -> str:
 def _rows(array: NDArray[Any], layout: Layout) -> _Rows:
     count = layout.rows(array.shape)
     cells: _Rows = layout.unfold(array, 0, Grid(1, count), 0).grid[0, 0].astype(np.float64)
-    return cells
+    largest = float(np.max(np.abs(cells), initial=0.0))
+    # Every score is a ratio; without scaling, squares of huge values would overflow.
+    return cells / largest if 0.0 < largest < math.inf else cells
 
 
 def _score(rows: _Rows, reading: Reading) -> Score | None:

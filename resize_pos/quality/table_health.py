@@ -76,11 +76,18 @@ class Health:
 def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     """Judge a stored table by its values alone."""
     from resize_pos.quality.measures.lone import measure_lone
+    from resize_pos.quality.measures.sampling import in_range
 
     stored = stored_grid(table.role, table.grid)
+    divisor, (array,) = in_range(array)
     parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
     numbers = measure_lone(parts.grid)
+    if divisor != 1.0:  # sines and cosines are in range, so it is no table of them
+        numbers = {**numbers, "row_energy": 0.0}
     kind = _kind(numbers)
+    if divisor != 1.0:
+        del numbers["row_energy"]
+        numbers["mean_norm"] *= divisor
     signs = _signs(numbers, table.grid) if _has_order(table, kind) else ()
     detail = KIND_WORDS[kind]
     if table.fixed is not None:  # recognised by value when the table was located

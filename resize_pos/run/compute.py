@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,18 +16,19 @@ from resize_pos.core.operations import Lengthen, Rebuild, ResampleKernel, SetLen
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step
-from resize_pos.quality.measures.catalogue import Limit
+from resize_pos.quality.measures.catalogue import Limit, Measured
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.sampling import spread
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of
 from resize_pos.quality.table_health import examine
-from resize_pos.quality.verdict import judge, judge_limits
+from resize_pos.quality.verdict import Check, Level, judge, judge_limits
 from resize_pos.report.groups import grouped
 from resize_pos.report.report import TableReport
 from resize_pos.transforms.execute import transform_all
 from resize_pos.verify.output_check import require_finite, require_plausible
 
 MOST_MEASURED = 32  # of tables that go through the same; no published model has more of a kind
+_LARGEST_DRAWN = 1e100  # norms of larger values overflow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +64,7 @@ def measured(
     """Measure and judge what was interpolated; of very many tables that are alike, some."""
     around, chosen = Neighbours.of(container), _chosen(steps)
     reports = [
-        _judged(step, tables.before[name], tables.after[name], around, limits)
+        _measured_or_missing(step, tables.before[name], tables.after[name], around, limits)
         if (name := step.name) in chosen
         else TableReport(step)
         for step in steps
@@ -88,15 +90,51 @@ def _chosen(steps: Iterable[Step]) -> set[str]:
 
 def _drawn(reports: list[TableReport], tables: Tables) -> list[TableReport]:
     """Add the pictures of every table that was measured; of several alike, of one."""
-    from resize_pos.quality.pictures import picture_step
-
     shown = {group.shown.step.name for group in grouped(reports) if group.shown.measures}
     return [
-        replace(report, pictures=picture_step(report.step, tables.before[name], tables.after[name]))
-        if (name := report.step.name) in shown
-        else report
+        _with_pictures(report, tables) if report.step.name in shown else report
         for report in reports
     ]
+
+
+def _with_pictures(report: TableReport, tables: Tables) -> TableReport:
+    from resize_pos.quality.pictures import picture_step
+
+    before, after = tables.before[report.step.name], tables.after[report.step.name]
+    if max(float(np.max(np.abs(array))) for array in (before, after)) > _LARGEST_DRAWN:
+        return report
+    try:
+        with np.errstate(all="ignore"):
+            return replace(report, pictures=picture_step(report.step, before, after))
+    except Exception as error:
+        return replace(report, checks=(*report.checks, _missing("pictures", error)))
+
+
+def _measured_or_missing(
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours,
+    limits: tuple[Limit, ...],
+) -> TableReport:
+    """Measure and judge; a measure that fails is missing from the report and never ends a run."""
+    try:
+        with np.errstate(all="ignore"):
+            return _judged(step, before, after, around, limits)
+    except Exception as error:  # the new table itself was checked and is not affected
+        return TableReport(step, checks=(_missing("measures", error),))
+
+
+def _missing(name: str, error: Exception) -> Check:
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Check(name, Level.WARN, f"could not be computed ({words}); this table is not judged")
+
+
+def _finite(measured: Measured) -> Measured:
+    """Leave out what is not a finite number: it would say nothing, and JSON cannot hold it."""
+    values = {name: value for name, value in measured.values.items() if math.isfinite(value)}
+    peers = (p for p in measured.peers if math.isfinite(p.distance) and math.isfinite(p.norm_ratio))
+    return Measured(values, tuple(peers))
 
 
 def _judged(
@@ -107,14 +145,14 @@ def _judged(
     limits: tuple[Limit, ...],
 ) -> TableReport:
     if isinstance(step.operation, Lengthen | SinCos):
-        measured = measure_direct(step, before, after)
+        measured = _finite(measure_direct(step, before, after))
         return TableReport(
             step, measured.values, (*judge(measured), *judge_limits(measured, limits))
         )
     if isinstance(step.operation, ResampleKernel | SetLength) or step.table.grid.cells == 1:
         return TableReport(step)  # no cells lie beside each other in a kernel, or in time alone
     resampling = resampling_of(step)
-    measured = measure_table(step, before, after, around, resampling)
+    measured = _finite(measure_table(step, before, after, around, resampling))
     health = examine(step.table, before)
     checks = judge(
         measured,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.quality.measures.place import lattice
+from resize_pos.quality.measures.place import lattices
 from resize_pos.quality.measures.sampling import Single, Wide, products, spread
 
 Rows = Callable[[str, int, int], NDArray[Any]]  # of a tensor: its name, the first, how many
@@ -127,7 +127,7 @@ def measure_attention(
 ) -> dict[str, float]:
     """Compare the attention between the same places of the image, before and after."""
     places = min(_PLACES, max(source.shape[1:3]), max(target.shape[1:3]))
-    before, after = lattice(source, places), lattice(target, places)
+    before, after = lattices(source, target, places)
     sigma = float(np.sqrt(np.mean((before - before.mean(axis=1, keepdims=True)) ** 2)))
     if not sigma or len(before) < 2:
         return {}

@@ -13,6 +13,7 @@ from resize_pos.core.operations import Lengthen, LengthMethod, SinCos, SinCosMod
 from resize_pos.families.tables import Step
 from resize_pos.quality.measures import energy
 from resize_pos.quality.measures.catalogue import Measured
+from resize_pos.quality.measures.sampling import in_range
 from resize_pos.quality.measures.table import unfold
 from resize_pos.transforms.absolute import resize_grid
 
@@ -24,6 +25,7 @@ def measure_direct(step: Step, before: NDArray[Any], after: NDArray[Any]) -> Mea
 
     What is usual for the other measures was found on images, and says nothing about a text.
     """
+    _, (before, after) = in_range(before, after)
     old, new = unfold(step, before, after)
     values = dict(_values(step, old.grid.astype(np.float64), new.grid.astype(np.float64)))
     kept_before = np.concatenate([old.prefix, old.suffix], axis=1)

@@ -205,12 +205,21 @@ def _cosine_at_whole(vectors: Wide, lag: int) -> float:
     return float(np.einsum("lnd,lnd->ln", first, second).mean())
 
 
-def lattice(grid: NDArray[Any], per_axis: int = _LATTICE) -> Wide:
-    """Read the table at the same places of the image whatever its grid, as (places, vectors)."""
+def lattices(source: NDArray[Any], target: NDArray[Any], per_axis: int) -> tuple[Wide, Wide]:
+    """Read two tables at the same places of the image, each as (places, vectors).
+
+    Along an axis on which one of them has a single cell, there is one place.
+    """
+    shortest = [min(source.shape[axis], target.shape[axis]) for axis in (1, 2)]
+    rows, columns = (per_axis if length > 1 else 1 for length in shortest)
+    return _lattice(source, rows, columns), _lattice(target, rows, columns)
+
+
+def _lattice(grid: NDArray[Any], row_count: int, column_count: int) -> Wide:
     values = merged(grid)
     height, width = values.shape[:2]
-    rows = _at(height, per_axis)
-    columns = _at(width, per_axis)
+    rows = _at(height, row_count)
+    columns = _at(width, column_count)
     top, bottom = (values[row].astype(np.float64) for row in rows[:2])
     across = top + (bottom - top) * rows[2][:, None, None]
     left, right = across[:, columns[0]], across[:, columns[1]]
@@ -218,8 +227,7 @@ def lattice(grid: NDArray[Any], per_axis: int = _LATTICE) -> Wide:
     return read.reshape(-1, values.shape[-1])
 
 
-def _at(length: int, places: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Wide]:
-    count = places if length > 1 else 1
+def _at(length: int, count: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Wide]:
     where = np.clip((np.arange(count) + 0.5) / count * length - 0.5, 0, length - 1)
     below = np.minimum(where.astype(np.intp), max(length - 2, 0))
     return below, np.minimum(below + 1, length - 1), where - below
@@ -232,8 +240,8 @@ def structure(source: Wide, target: Wide) -> dict[str, float]:
         return {}
     mean = merged(source).mean(axis=(0, 1))
     grams = []
-    for grid in (source, target):
-        vectors = (lattice(grid, coarsest) - mean).astype(np.float32)
+    for read in lattices(source, target, coarsest):
+        vectors = (read - mean).astype(np.float32)
         grams.append(products(vectors, vectors)[np.triu_indices(len(vectors), 1)])
     first, second = (gram - gram.mean() for gram in grams)
     scale = size(first) * size(second)

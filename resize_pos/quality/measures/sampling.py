@@ -20,6 +20,7 @@ Single = NDArray[np.float32]
 
 _GOLDEN = 0.6180339887498949
 _ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; many jobs must not
+_SMALLEST, _LARGEST = 2.0**-20, 2.0**10  # values whose measures are exact without scaling
 _ROWS, _DEPTH = 32, 256  # blocks of just that size
 
 
@@ -66,6 +67,18 @@ def _blocks(matrix: Single) -> Single:
     padded = np.zeros((rows * _ROWS, depth * _DEPTH), np.float32)
     padded[: matrix.shape[0], : matrix.shape[1]] = matrix
     return padded.reshape(rows, _ROWS, depth, _DEPTH).transpose(0, 2, 1, 3)
+
+
+def in_range(*arrays: NDArray[Any]) -> tuple[float, tuple[NDArray[Any], ...]]:
+    """Divide arrays by one power of two if their squares could overflow or vanish in float32.
+
+    The divisor is returned as well. Nearly every measure is a ratio and does not change by it.
+    """
+    largest = max((float(np.max(np.abs(a))) for a in arrays if a.size), default=0.0)
+    if largest == 0.0 or not np.isfinite(largest) or _SMALLEST <= largest <= _LARGEST:
+        return 1.0, arrays
+    divisor = 2.0 ** np.floor(np.log2(largest))
+    return divisor, tuple(a.astype(np.float64) / divisor for a in arrays)
 
 
 def resample(grid: Wide, target: Grid, resampling: Resampling) -> Wide:

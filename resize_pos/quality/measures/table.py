@@ -20,7 +20,7 @@ from resize_pos.quality.measures import energy, loss, place, spectrum
 from resize_pos.quality.measures.attention import Rows, find_keys, measure_attention, read_weights
 from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.measures.relative import measure_relative
-from resize_pos.quality.measures.sampling import spread
+from resize_pos.quality.measures.sampling import in_range, spread
 from resize_pos.transforms.relative import mirrored
 
 _LARGE = 1 << 20  # numbers in a table of which not all channels are measured,
@@ -56,6 +56,7 @@ def measure_table(
     resampling: Resampling | None,
 ) -> Measured:
     """Measure a table before and after; `resampling` is what made it, None if nobody knows."""
+    _, (before, after) = in_range(before, after)
     old, new = unfold(step, before, after)
     chosen = _measured_channels(new.grid)
     source, target = (grid[..., chosen].astype(np.float64) for grid in (old.grid, new.grid))
