@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
@@ -149,15 +150,61 @@ def _present(name: str, stem: str, tensors: Mapping[str, TensorInfo]) -> bool:
     anything that begins so.
     """
     if name.endswith("*"):
-        return any(other.startswith(stem + name[:-1]) for other in tensors)
+        return _index(tensors).begins(stem + name[:-1])
+    if name.startswith("~"):
+        return _index(tensors).anywhere(name)
+    info, kind, number = _condition(name, stem, tensors)
+    return info is not None and _shaped(info.shape, kind, number)
+
+
+def _condition(
+    name: str, stem: str, tensors: Mapping[str, TensorInfo]
+) -> tuple[TensorInfo | None, str, str]:
     found = _CONDITION.fullmatch(name)
     assert found is not None, name
-    anywhere, name, kind, number = found.groups()
-    if anywhere:
-        infos = [info for other, info in tensors.items() if other.endswith(name)]
-    else:
-        infos = [tensors[stem + name]] if stem + name in tensors else []
-    return any(_shaped(info.shape, kind, number) for info in infos)
+    return tensors.get(stem + found[2]), found[3], found[4]
+
+
+class _NameIndex:
+    """The names of one checkpoint, sorted, so that a question about all of them is answered fast.
+
+    Thousands of tables ask about their siblings; without it the work would be quadratic.
+    """
+
+    def __init__(self, tensors: Mapping[str, TensorInfo]) -> None:
+        self.tensors = tensors
+        self.count = len(tensors)
+        self._sorted: list[str] | None = None
+        self._answers: dict[str, bool] = {}
+
+    def begins(self, prefix: str) -> bool:
+        if self._sorted is None:
+            self._sorted = sorted(self.tensors)
+        at = bisect_left(self._sorted, prefix)
+        return at < len(self._sorted) and self._sorted[at].startswith(prefix)
+
+    def anywhere(self, condition: str) -> bool:
+        if condition not in self._answers:
+            found = _CONDITION.fullmatch(condition)
+            assert found is not None, condition
+            _, name, kind, number = found.groups()
+            self._answers[condition] = any(
+                other.endswith(name) and _shaped(info.shape, kind, number)
+                for other, info in self.tensors.items()
+            )
+        return self._answers[condition]
+
+
+_last_index = _NameIndex({})
+
+
+def _index(tensors: Mapping[str, TensorInfo]) -> _NameIndex:
+    """Give the index of a checkpoint; that of the last one is kept."""
+    global _last_index
+    index = _last_index
+    if index.tensors is not tensors or index.count != len(tensors):
+        index = _last_index = _NameIndex(tensors)
+    return index
 
 
 def _shaped(shape: Sequence[int], kind: str, number: str) -> bool:
