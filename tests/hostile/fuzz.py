@@ -12,6 +12,7 @@ import faulthandler
 import hashlib
 import json
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from typing import Any
 from tests.hostile.parsers import PARSERS, Parser, attempt
 
 LONGEST = 5.0  # seconds of processor time for one input
+_LARGEST_OUTPUT = 64 << 20
 _BATCH = 500  # inputs between two looks at the memory
 
 
@@ -122,6 +124,8 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--saved", type=Path, help="folder for inputs that fail")
     chosen = options.parse_args(arguments)
     faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_OUTPUT, _LARGEST_OUTPUT))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails with an error
     found = []
     for parser in PARSERS:
         if chosen.parser and parser.name not in chosen.parser:

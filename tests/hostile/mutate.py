@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from copy import deepcopy
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -111,7 +112,7 @@ def mutate_json(random: Random, text: str) -> bytes:
         elif kind == 2:
             owner[key] = "\0mark\0"
         else:
-            owner[key] = random.choice(ODD_JSON)
+            owner[key] = deepcopy(random.choice(ODD_JSON))
     written = json.dumps(document, ensure_ascii=random.random() < 0.5)
     written = written.replace('"\\u0000mark\\u0000"', _odd_text(random))
     data = written.encode("utf-8", "surrogatepass")

@@ -104,15 +104,16 @@ class Metadata:
             if path.stat().st_size > _LARGEST:
                 raise ContainerError(f"{METADATA} is too large.")
             data = path.read_bytes()
+            size = sum(file.stat().st_size for file in folder.glob("*.distcp")) + len(data)
         except OSError as error:
             raise ContainerError(f"{METADATA} cannot be read: {error.strerror}.") from error
-        return cls.of(data)
+        return cls.of(data, size)
 
     @classmethod
-    def of(cls, data: bytes) -> Metadata:
-        """Check the bytes of a metadata file."""
+    def of(cls, data: bytes, size: int | None = None) -> Metadata:
+        """Check the bytes of a metadata file; `size` is that of the whole checkpoint."""
         try:
-            value = plain_values(walk(data), _is_known)
+            value = plain_values(walk(data, size), _is_known)
         except ContainerError as fact:
             raise ContainerError(f"{METADATA}: {fact.message}", fact.hint) from None
         content = _state(value, "Metadata", "its content")

@@ -7,7 +7,7 @@ repeats is counted every time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from resize_pos.containers.pickle.values import (
@@ -113,7 +113,7 @@ class _Converter:
             return self._object(value, depth)
         raise _unexpected(value)
 
-    def _pairs(self, entries: list[PickledItem], depth: int) -> Pairs:
+    def _pairs(self, entries: Sequence[PickledItem], depth: int) -> Pairs:
         found = [
             (self.convert(entry.key, depth + 1), self.convert(entry.value, depth + 1))
             for entry in entries

@@ -1,10 +1,12 @@
-"""What a symbolic walk over a pickle leaves behind: values that know where they are written.
+"""The result of a symbolic walk over a pickle: values that know where they are written.
 
 Nothing here is ever built: a class is its name, a call is the pair of its callable and arguments.
+A checkpoint has millions of these values, so a list is made only where it gets an item.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from resize_pos.core.fast_dataclass import dataclass
@@ -18,7 +20,7 @@ class Cell:
     value: PickledValue
     start: int  # of the PUT or MEMOIZE opcode
     end: int
-    gets: list[Got] = field(default_factory=list)
+    gets: list[Got] | tuple[()] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +29,7 @@ class PickledValue:
 
     start: int
     end: int
-    cells: list[Cell] | None = field(default=None, init=False)
+    cells: list[Cell] | tuple[Cell, ...] | None = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +67,7 @@ class PickledSequence(PickledValue):
     """A tuple, list or set."""
 
     kind: str
-    items: list[Ref]
+    items: list[Ref] | tuple[()]
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +85,7 @@ class PickledItem:
 class PickledDict(PickledValue):
     """A plain dict."""
 
-    entries: list[PickledItem]
+    entries: list[PickledItem] | tuple[()]
 
 
 @dataclass(slots=True, eq=False)
@@ -99,9 +101,9 @@ class Made(PickledValue):
 
     call: Ref
     arguments: Ref
-    state: list[Ref] = field(default_factory=list)
-    items: list[Ref] = field(default_factory=list)
-    entries: list[PickledItem] = field(default_factory=list)
+    state: list[Ref] | tuple[()] = ()
+    items: list[Ref] | tuple[()] = ()
+    entries: list[PickledItem] | tuple[()] = ()
 
 
 def value_of(ref: Ref) -> PickledValue:
@@ -115,7 +117,7 @@ def atom_of(ref: Ref) -> object:
     return value.value if isinstance(value, Atom) else ...
 
 
-def sequence_of(ref: Ref, kind: str = "tuple") -> list[Ref] | None:
+def sequence_of(ref: Ref, kind: str = "tuple") -> Sequence[Ref] | None:
     """Give the items of a tuple (or list, or set); None for anything else."""
     value = value_of(ref)
     return value.items if isinstance(value, PickledSequence) and value.kind == kind else None
@@ -127,7 +129,7 @@ def global_of(ref: Ref) -> tuple[str, str] | None:
     return (value.module, value.name) if isinstance(value, Global) else None
 
 
-def entries_of(ref: Ref) -> list[PickledItem] | None:
+def entries_of(ref: Ref) -> Sequence[PickledItem] | None:
     """Give the entries of a dict or of a dict-like object; None where there can be none."""
     value = value_of(ref)
     if isinstance(value, PickledDict):

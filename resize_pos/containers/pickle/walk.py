@@ -1,18 +1,18 @@
 """A symbolic walk over a pickle's opcodes: no class is imported, nothing is called.
 
 `walk` runs the stack machine of protocols 0–5 on values that only remember where they are written.
-The result is linear in the number of opcodes, whatever the memo refers to.
+The result is linear in the number of opcodes, whatever the memo refers to, and their number is
+limited by the size of the file: no file takes more memory than a fixed multiple of its size.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any, BinaryIO, NoReturn
 
-from resize_pos.containers.pickle.opcodes import Operation, operations
+from resize_pos.containers.pickle.opcodes import operations
 from resize_pos.containers.pickle.values import (
     Atom,
     Cell,
@@ -26,10 +26,13 @@ from resize_pos.containers.pickle.values import (
     Ref,
     value_of,
 )
+from resize_pos.core.collection import collection_paused
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
-_MOST_OPCODES = 10_000_000  # a checkpoint of ten thousand tensors has half a million
+_ALLOWED = 300_000  # opcodes, memo entries and dict entries of any file; about 100 bytes each
+_BYTES_EACH = 4  # and one more for so many bytes of the file: a tensor with its record has six
+_HIGHEST_INDEX = 2**32  # of the memo
 _HIGHEST_PROTOCOL = 5
 
 _CONSTANTS: Mapping[str, bool | None] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -57,9 +60,15 @@ class Walked:
     cells: tuple[Cell, ...]  # every entry that the memo ever had
 
 
-def walk(pickle: bytes | BinaryIO) -> Walked:
-    """Walk one pickle from its first opcode to STOP; offsets are those of the bytes or the file."""
-    return _Machine().run(pickle)
+def walk(pickle: bytes | BinaryIO, size: int | None = None) -> Walked:
+    """Walk one pickle from its first opcode to STOP; offsets are those of the bytes or the file.
+
+    `size` is that of the file in which the pickle lies. It limits how many opcodes are accepted.
+    """
+    if size is None:
+        size = len(pickle) if isinstance(pickle, bytes) else 0
+    with collection_paused():
+        return _Machine(_ALLOWED + size // _BYTES_EACH).run(pickle)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,11 +78,18 @@ class _Mark:
     start: int
 
 
+class _EmptyStack(Exception):
+    """An opcode needs more values than there are."""
+
+
+# What the reader of opcodes raises.
+_UNREADABLE = (ValueError, struct.error, EOFError, OverflowError, LookupError)
 _Handler = Callable[[Any, int, int], None]
 
 
 class _Machine:
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        self._room = room
         self._stack: list[Ref | _Mark] = []
         self._memo: dict[int, Cell] = {}
         self._cells: list[Cell] = []
@@ -87,15 +103,27 @@ class _Machine:
     def run(self, pickle: bytes | BinaryIO) -> Walked:
         handlers, end = self._handlers, 0
         try:
-            for name, argument, position, end in self._operations(pickle):
+            for name, argument, position, end in operations(pickle):
                 self._at = (name, position)
+                self._room -= 1
                 handler = handlers.get(name)
                 if handler is None:
                     self._refuse("is not understood")
+                if self._room < 0:
+                    raise ContainerError(
+                        "the pickle has more opcodes than a checkpoint of this size needs."
+                    )
                 handler(argument, position, end)
             root = self._pop()
-        except IndexError:  # the stack is empty
+        except _EmptyStack:
             self._refuse("needs more on the stack than there is")
+        except _UNREADABLE as error:
+            words = str(error) or type(error).__name__
+            name, position = self._at
+            raise ContainerError(
+                f"not a readable pickle after {name} at byte {position}: {words}.",
+                "The file is damaged, or it is no torch checkpoint.",
+            ) from error
         return Walked(
             root,
             end,
@@ -105,19 +133,6 @@ class _Machine:
             tuple(self._persistent),
             tuple(self._cells),
         )
-
-    def _operations(self, pickle: bytes | BinaryIO) -> Iterator[Operation]:
-        try:
-            yield from islice(operations(pickle), _MOST_OPCODES)
-        except (ValueError, struct.error, EOFError, OverflowError, LookupError) as error:
-            words = str(error) or type(error).__name__
-            name, position = self._at
-            raise ContainerError(
-                f"not a readable pickle after {name} at byte {position}: {words}.",
-                "The file is damaged, or it is no torch checkpoint.",
-            ) from error
-        if self._at[0] != "STOP":
-            raise ContainerError(f"the pickle has more than {_MOST_OPCODES} opcodes.")
 
     def _table(self) -> Mapping[str, _Handler]:
         table: dict[str, _Handler] = {
@@ -136,7 +151,7 @@ class _Machine:
             "LONG_BINGET": self._get,
             "GLOBAL": self._global,
             "STACK_GLOBAL": self._stack_global,
-            "EMPTY_DICT": lambda _, start, end: self._stack.append(PickledDict(start, end, [])),
+            "EMPTY_DICT": lambda _, start, end: self._stack.append(PickledDict(start, end, ())),
             "DICT": self._dict,
             "SETITEM": self._setitem,
             "SETITEMS": self._setitems,
@@ -174,6 +189,8 @@ class _Machine:
         )
 
     def _top(self) -> Ref:
+        if not self._stack:
+            raise _EmptyStack
         top = self._stack[-1]
         if isinstance(top, _Mark):
             self._refuse("meets a mark instead of a value")
@@ -187,14 +204,17 @@ class _Machine:
     def _pop_mark(self) -> tuple[int, list[Ref]]:
         """Take everything above the last mark, and the mark."""
         items: list[Ref] = []
-        while True:
+        while self._stack:
             top = self._stack.pop()
             if isinstance(top, _Mark):
                 items.reverse()
                 return top.start, items
             items.append(top)
+        raise _EmptyStack
 
     def _drop(self) -> None:
+        if not self._stack:
+            raise _EmptyStack
         self._stack.pop()
 
     def _drop_mark(self) -> None:
@@ -212,14 +232,20 @@ class _Machine:
         self._stack.append(Atom(start, end, value))
 
     def _empty(self, kind: str, _: None, start: int, end: int) -> None:
-        self._stack.append(PickledSequence(start, end, kind, []))
+        self._stack.append(PickledSequence(start, end, kind, ()))
 
     def _put(self, index: int, start: int, end: int) -> None:
         value = value_of(self._top())
+        if index >= _HIGHEST_INDEX:
+            self._refuse("has a number that no pickle needs")
+        self._room -= 1
         cell = Cell(index, value, start, end)
         if value.cells is None:
-            value.cells = []
-        value.cells.append(cell)
+            value.cells = (cell,)
+        elif isinstance(value.cells, tuple):
+            value.cells = [*value.cells, cell]
+        else:
+            value.cells.append(cell)
         self._cells.append(cell)
         self._memo[index] = cell
 
@@ -232,7 +258,10 @@ class _Machine:
         if cell is None:
             self._refuse(f"fetches entry {index}, which was never put")
         got = Got(start, end, cell)
-        cell.gets.append(got)
+        if isinstance(cell.gets, list):
+            cell.gets.append(got)
+        else:
+            cell.gets = [got]
         self._stack.append(got)
 
     def _global(self, argument: str, start: int, end: int) -> None:
@@ -259,6 +288,7 @@ class _Machine:
     def _entries(self, items: list[Ref], end: int) -> list[PickledItem]:
         if len(items) % 2:
             self._refuse("has a key without a value")
+        self._room -= len(items) // 2
         starts = [item.start for item in items[0::2]]
         ends = [*starts, end][1:]  # none where nothing is set
         pairs = zip(items[0::2], items[1::2], starts, ends, strict=True)
@@ -272,6 +302,8 @@ class _Machine:
         target = value_of(self._top())
         if not isinstance(target, PickledDict | Made):
             self._refuse("sets an item of something that is no dict")
+        if not isinstance(target.entries, list):
+            target.entries = []
         return target.entries
 
     def _setitem(self, _: None, start: int, end: int) -> None:
@@ -286,6 +318,8 @@ class _Machine:
         target = value_of(self._top())
         if not isinstance(target, Made | PickledSequence) or getattr(target, "kind", "") == "tuple":
             self._refuse("appends to something that is no list")
+        if not isinstance(target.items, list):
+            target.items = []
         return target.items
 
     def _append(self, *_: object) -> None:
@@ -322,6 +356,8 @@ class _Machine:
         target = value_of(self._top())
         if not isinstance(target, Made):
             self._refuse("sets the state of something that is no object")
+        if not isinstance(target.state, list):
+            target.state = []
         target.state.append(state)
 
     def _persist(self, _: None, __: int, end: int) -> None:

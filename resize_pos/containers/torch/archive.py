@@ -80,7 +80,7 @@ class Archive:
         """Parse the pickle, and find its tensors; nothing in it is executed."""
         pickle = self.content("data.pkl", _LARGEST_PICKLE)
         with self.source.naming():
-            return pickle, *parsed_pickle(pickle)
+            return pickle, *parsed_pickle(SizedPickle(pickle, self.source.size))
 
     def storage_offset(self, ref: TensorRef) -> int:
         """Return at which byte of the file a tensor's storage begins."""
@@ -105,8 +105,22 @@ class Archive:
                     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SizedPickle:
+    """A pickle, and the size of the file in which it lies; equal to another with the same bytes."""
+
+    data: bytes
+    file_size: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizedPickle) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+
 @lru_cache(maxsize=1)
-def parsed_pickle(pickle: bytes) -> tuple[Walked, Tree]:
+def parsed_pickle(pickle: SizedPickle) -> tuple[Walked, Tree]:
     """Parse a pickle; the last one is cached, since a copy is opened right after it is written."""
-    walked = walk(pickle)
+    walked = walk(pickle.data, pickle.file_size)
     return walked, find_tensors(walked)

@@ -158,7 +158,7 @@ class _Window:
 
 
 def _walk(file: BinaryIO, size: int) -> Walked:
-    return walk(cast("BinaryIO", _Window(file, size)))
+    return walk(cast("BinaryIO", _Window(file, size)), size)
 
 
 def _read_preamble(file: BinaryIO, size: int) -> None:
@@ -169,9 +169,10 @@ def _read_preamble(file: BinaryIO, size: int) -> None:
         )
     protocol = atom_of(_walk(file, size).root)
     if protocol != _PROTOCOL:
-        raise ContainerError(f"states the protocol {protocol!r}, not {_PROTOCOL}.")
-    system = {atom_of(e.key): atom_of(e.value) for e in entries_of(_walk(file, size).root) or []}
-    if system.get("little_endian") is not True:
+        raise ContainerError(f"states another protocol than {_PROTOCOL}.")
+    system = entries_of(_walk(file, size).root) or []
+    orders = [atom_of(e.value) for e in system if atom_of(e.key) == "little_endian"]
+    if orders[-1:] != [True]:
         raise ContainerError(
             "was written on a big-endian machine; only little-endian files are read.",
             "Load it with torch and save it again on a little-endian machine.",
@@ -182,7 +183,10 @@ def _words(walked: Walked) -> list[str]:
     items = sequence_of(walked.root, "list")
     if items is None:
         raise ContainerError("has no list of storages after its pickle.")
-    return [str(atom_of(item)) for item in items]
+    words = [atom_of(item) for item in items]
+    if not all(isinstance(word, str) for word in words):
+        raise ContainerError("has a list of storages that are not called by texts.")
+    return [str(word) for word in words]
 
 
 def _read_places(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from resize_pos.containers.pickle.values import (
@@ -38,7 +38,7 @@ class StorageRef:
     """A persistent id as torch writes it: `("storage", class, key, location, count …)`."""
 
     persistent: Persistent
-    items: list[Ref]
+    items: Sequence[Ref]
     dtype: str  # a key of DTYPES, or UNTYPED
     key: str
     location: str
@@ -56,7 +56,7 @@ class TensorRef:
 
     made: Made
     storage: StorageRef
-    arguments: list[Ref]  # storage, offset, size, stride, …
+    arguments: Sequence[Ref]  # storage, offset, size, stride, …
     dtype: str
     offset: int
     shape: tuple[int, ...]
@@ -101,12 +101,12 @@ def storage_of(persistent: Persistent) -> StorageRef | None:
     dtype = STORAGE_NAMES.get(named[1]) if named is not None else None
     if dtype is None or type(count) is not int or not 0 <= count <= _LARGEST:
         return None
-    if not isinstance(key, str | int) or not isinstance(location, str):
+    if not (isinstance(key, str) or _is_count(key)) or not isinstance(location, str):
         return None
     return StorageRef(persistent, items, dtype, str(key), location, count)
 
 
-def read_call(made: Made, rebuild: str, arguments: list[Ref]) -> TensorRef | None:
+def read_call(made: Made, rebuild: str, arguments: Sequence[Ref]) -> TensorRef | None:
     """Read the call that rebuilds a tensor; None where its arguments are not torch's."""
     if len(arguments) < 4:
         return None

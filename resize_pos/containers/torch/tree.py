@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from resize_pos.containers.base import OptimizerState
@@ -29,6 +29,7 @@ from resize_pos.core.fast_dataclass import dataclass
 
 _DEEPEST = 400  # levels: a pickled module takes three for each of its own
 _LONGEST_NAME = 4096
+_MOST_OTHERS = 1000  # names of what is no tensor; they are only shown
 _MOST_CHARACTERS = 1 << 27  # in all names together
 
 _WRAPPERS = {
@@ -64,6 +65,7 @@ class _Visit:
     name: str
     depth: int
     module: str | None
+    in_state: bool = False  # inside of an optimizer's state
     parent: str | None = None  # the mapping whose value it is
 
 
@@ -71,6 +73,9 @@ class _Finder:
     def __init__(self, walked: Walked) -> None:
         self._root = walked.root
         self._seen: set[int] = set()
+        self._states: set[str] = set()  # names of the optimizers' states
+        self._weight_names: list[str] = []
+        self._repeated: dict[str, int] = {}
         self._refs: dict[int, TensorRef] = {}
         self._tensors: dict[str, TensorRef] = {}
         self._parents: dict[str, str | None] = {}
@@ -80,13 +85,13 @@ class _Finder:
         self._characters = 0
 
     def find(self) -> Tree:
-        pending = [_Visit(self._root, "", 0, None)]
-        while pending:
-            visit = pending.pop()
-            children = list(self._visit(visit))
-            if children and visit.depth >= _DEEPEST:
-                raise ContainerError(f"the pickle is nested more than {_DEEPEST} levels deep.")
-            pending += reversed(children)
+        levels = [iter([_Visit(self._root, "", 0, None)])]
+        while levels:
+            visit = next(levels[-1], None)
+            if visit is None:
+                levels.pop()
+            else:
+                levels.append(self._visit(visit))
         models = self._models()
         return Tree(
             self._tensors,
@@ -109,6 +114,8 @@ class _Finder:
                 found.names.append((name, visit.ref))
                 self._tensors[name] = found
                 self._parents[name] = visit.parent
+                if not visit.in_state:
+                    self._weight_names.append(name)
                 return
         if id(value) in self._seen:  # the same object again: it has its names already
             return
@@ -119,6 +126,8 @@ class _Finder:
         yield from self._children(value, visit)
 
     def _children(self, value: PickledValue, visit: _Visit) -> Iterator[_Visit]:
+        if visit.name in self._states:
+            visit.in_state = True
         if isinstance(value, PickledSequence):
             yield from self._indexed(value.items, visit)
         elif isinstance(value, PickledDict):
@@ -140,7 +149,7 @@ class _Finder:
             items = sequence_of(state)
             yield from self._indexed(items if items is not None else [state], visit)
             return
-        keys = {atom_of(entry.key) for entry in entries}
+        keys = {key for entry in entries if isinstance(key := atom_of(entry.key), str)}
         is_module = set(_MODULE_PARTS) <= keys
         for entry in entries:
             key = atom_of(entry.key)
@@ -148,36 +157,42 @@ class _Finder:
                 continue  # version numbers that every state dict carries
             if is_module and key in _MODULE_PARTS:
                 name = ".".join(global_of(owner.call) or ("a", "module"))
-                inner = _Visit(entry.value, visit.name, visit.depth + 1, name)
+                inner = _Visit(entry.value, visit.name, visit.depth + 1, name, visit.in_state)
                 yield from self._keyed(entries_of(entry.value) or [], inner)
             else:
                 yield self._child(visit, _word(entry.key, 0), entry.value)
 
-    def _keyed(self, entries: list[PickledItem], visit: _Visit) -> Iterator[_Visit]:
-        last: dict[object, tuple[str, PickledItem]] = {}
+    def _keyed(self, entries: Sequence[PickledItem], visit: _Visit) -> Iterator[_Visit]:
+        # A key that is set again replaces what it had.
+        last: dict[str, int] = {}
         for index, entry in enumerate(entries):
-            key = atom_of(entry.key)
-            # A key that is set again replaces what it had; an object is a key of its own.
-            identity = (type(key), key) if key is not ... else id(entry)
-            last[identity] = (_word(entry.key, index), entry)
-        for word, entry in last.values():
-            child = self._child(visit, word, entry.value)
+            last[_identity(entry.key, index)] = index
+        is_state = visit.name in self._states
+        for index in last.values():
+            entry = entries[index]
+            child = self._child(visit, _word(entry.key, index), entry.value)
             child.parent = visit.name
-            if any(visit.name == optimizer.state for optimizer in self._optimizers):
+            if is_state:
                 self._entries[child.name] = entry
             yield child
 
-    def _indexed(self, items: list[Ref], visit: _Visit) -> Iterator[_Visit]:
+    def _indexed(self, items: Sequence[Ref], visit: _Visit) -> Iterator[_Visit]:
         for index, item in enumerate(items):
+            if isinstance(item, Atom) and len(self._others) >= _MOST_OTHERS:
+                continue  # a long list of numbers
             yield self._child(visit, str(index), item)
 
     def _child(self, visit: _Visit, word: str, ref: Ref) -> _Visit:
         name = f"{visit.name}.{word}" if visit.name else word
         if len(name) > _LONGEST_NAME:
             raise ContainerError(f"a name in the pickle has {len(name)} characters.")
-        return _Visit(ref, name, visit.depth + 1, visit.module)
+        if visit.depth >= _DEEPEST:
+            raise ContainerError(f"the pickle is nested more than {_DEEPEST} levels deep.")
+        return _Visit(ref, name, visit.depth + 1, visit.module, visit.in_state)
 
     def _note_other(self, name: str) -> None:
+        if len(self._others) >= _MOST_OTHERS:
+            return
         words = name.split(".", 3)
         self._others[name if len(words) < 4 else f"{words[0]}.{words[1]}.…"] = None
 
@@ -189,39 +204,39 @@ class _Finder:
 
     def _unique(self, name: str) -> str:
         """Tell two tensors apart whose paths read alike, such as keys 1 and "1"."""
-        wanted, count = self._counted(name), 1
+        wanted = self._counted(name)
         while wanted in self._tensors:
-            count += 1
+            self._repeated[name] = count = self._repeated.get(name, 1) + 1
             wanted = f"{name}~{count}"
         return wanted
 
-    def _note_optimizer(self, entries: list[PickledItem], name: str) -> None:
-        by_key = {atom_of(entry.key): entry.value for entry in entries}
+    def _note_optimizer(self, entries: Sequence[PickledItem], name: str) -> None:
+        by_key = {
+            key: entry.value
+            for entry in entries
+            if isinstance(key := atom_of(entry.key), str) and key in ("param_groups", "state")
+        }
         groups = sequence_of(by_key["param_groups"], "list") if "param_groups" in by_key else None
         if groups is None or "state" not in by_key or entries_of(by_key["state"]) is None:
             return
-        self._optimizers.append(
-            OptimizerState(
-                name,
-                tuple(_group_words(group, "params") for group in groups),
-                tuple(_group_words(group, "param_names") for group in groups),
-            )
+        optimizer = OptimizerState(
+            name,
+            tuple(_group_words(group, "params") for group in groups),
+            tuple(_group_words(group, "param_names") for group in groups),
         )
-
-    def _weights(self) -> list[str]:
-        states = tuple(f"{optimizer.state}." for optimizer in self._optimizers)
-        return [name for name in self._tensors if not name.startswith(states)]
+        self._optimizers.append(optimizer)
+        self._states.add(optimizer.state)
 
     def _models(self) -> tuple[tuple[str, ...], ...]:
         """Give the tensors of each mapping, but for the optimizers'."""
         models: dict[str | None, list[str]] = {}
-        for name in self._weights():
+        for name in self._weight_names:
             models.setdefault(self._parents[name], []).append(name)
         return tuple(tuple(names) for names in models.values())
 
     def _wrapper(self) -> str | None:
         """Name the one mapping whose values all the tensors are, but for the optimizers'."""
-        parents = {self._parents[name] for name in self._weights()}
+        parents = {self._parents[name] for name in self._weight_names}
         return parents.pop() if len(parents) == 1 else None
 
     def _tensor(self, made: Made) -> TensorRef | None:
@@ -248,6 +263,20 @@ class _Finder:
             first = value_of(arguments[0]) if call in _WRAPPERS and arguments else None
             inner = first if isinstance(first, Made) else None
         return None if inner is None else self._refs.get(id(inner))
+
+
+def _identity(key: Ref, index: int) -> str:
+    """Tell keys apart by a text: the hashes of numbers can be made to collide, those of texts not.
+
+    An object, and a float that is not a number, is a key of its own.
+    """
+    value = atom_of(key)
+    if isinstance(value, str):
+        return f"s{value}"
+    if value is ... or isinstance(value, bytes) or value != value:
+        return f"?{index}"
+    number = hex(value) if type(value) is int else str(value)
+    return f"{type(value).__name__} {number}"
 
 
 def _word(key: Ref, index: int) -> str:

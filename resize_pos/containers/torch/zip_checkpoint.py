@@ -13,7 +13,7 @@ from resize_pos.containers.base import Copied, Promised
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import STRIDE, LaterBytes, congruence, write_spliced
 from resize_pos.containers.pickle.walk import Walked
-from resize_pos.containers.torch.archive import Archive, parsed_pickle
+from resize_pos.containers.torch.archive import Archive, SizedPickle, parsed_pickle
 from resize_pos.containers.torch.edit import Edited, Replacement, edit_checkpoint
 from resize_pos.containers.torch.new_checkpoint import NOTE, note_record
 from resize_pos.containers.torch.stored_tensors import TorchContainer
@@ -128,7 +128,7 @@ class TorchZip(TorchContainer):
             slack = -layout.shift % congruence(self.source.size)
             layout = lay_out(self._planned(edited, note, slack), alignment)
         # The check of the output needs the new pickle parsed: do that during the copy.
-        with Beside(partial(parsed_pickle, edited.pickle)):
+        with Beside(partial(parsed_pickle, SizedPickle(edited.pickle, layout.size))):
             write_spliced(self.source, stage, layout.segments)
         return self.copied_except(changes)
 
