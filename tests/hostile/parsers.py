@@ -249,14 +249,19 @@ def _mutated_configs(random: Random) -> bytes:
 
 
 @cache
-def metadata_seed() -> bytes:
-    """Save the metadata of a distributed checkpoint."""
+def dcp_files() -> dict[str, bytes]:
+    """Save a distributed checkpoint; the content of its files."""
     from torch.distributed.checkpoint.state_dict_saver import save
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         save({"model": _tensors(), "step": 1}, checkpoint_id=folder, no_dist=True)
-        return (Path(folder) / ".metadata").read_bytes()
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def metadata_seed() -> bytes:
+    """Save the metadata of a distributed checkpoint."""
+    return dcp_files()[".metadata"]
 
 
 @cache

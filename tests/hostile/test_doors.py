@@ -1,0 +1,98 @@
+"""Every place in the package that could execute something, each with the reason why it may stay."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "resize_pos"
+
+MODULES = {
+    "pickle",
+    "pickletools",
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "marshal",
+    "shelve",
+    "copyreg",
+    "importlib",
+    "runpy",
+    "code",
+    "codeop",
+    "subprocess",
+    "ctypes",
+    "yaml",
+    "pty",
+}
+BUILTINS = {"exec", "eval", "compile", "__import__", "breakpoint"}
+ATTRIBUTES = {
+    "literal_eval",
+    "system",
+    "popen",
+    "import_module",
+    "load",
+    "load_state_dict",
+    "from_pretrained",
+    "execv",
+    "execve",
+    "spawnv",
+    "fromfile",
+    "memmap",
+}
+
+REASONS = {
+    ("__init__.py", "import_module"): "loads our own modules by a fixed table when first used",
+    ("cli/app.py", "import_module"): "loads our own commands by a fixed table",
+    ("containers/detect.py", "import_module"): "loads our own formats by a fixed table",
+    ("containers/hub.py", "import_module"): "loads huggingface_hub, named in the code",
+    ("containers/io/rename.py", "ctypes"): "calls renameat2 of the C library with our own paths",
+    ("containers/pickle/opcodes.py", "pickletools"): "decodes opcodes; it builds and calls nothing",
+    ("core/fast_dataclass.py", "exec"): "compiles constructors from the names of our own fields",
+    ("report/batch.py", "importlib"): "reads our own templates as package data",
+    ("report/html.py", "importlib"): "reads our own templates as package data",
+    ("verify/timm.py", "load_state_dict"): "fills a model with arrays that we have read ourselves",
+    ("verify/timm.py", "literal_eval"): "reads --model-arg of the command line: literals only",
+}
+
+
+def doors(path: Path) -> Iterator[str]:
+    """Name every door in one module."""
+    aliases: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = {alias.name.split(".")[0] for alias in node.names} & MODULES
+            yield from found
+        elif isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".")[0]
+            names = {alias.name for alias in node.names}
+            aliases |= {alias.asname for alias in node.names if alias.asname}
+            if module in MODULES:
+                yield "import_module" if names == {"import_module"} else module
+            if module in ("os", "ast", "numpy", "torch"):
+                yield from names & ATTRIBUTES
+        elif isinstance(node, ast.Name) and node.id in BUILTINS:
+            yield node.id
+        elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
+            yield node.attr
+
+
+def test_every_door_that_can_execute_is_known() -> None:
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), door)
+        for path in PACKAGE.rglob("*.py")
+        for door in doors(path)
+    }
+    assert found == set(REASONS)
+
+
+def test_the_search_finds_doors(tmp_path: Path) -> None:
+    text = (
+        "import pickle\nimport os\nfrom os import system\nfrom ast import literal_eval as read\n"
+        "import torch, numpy as np\nrun = eval\ntorch.load('x')\nnp.load('x')\nos.popen('x')\n"
+    )
+    (tmp_path / "x.py").write_text(text)
+    assert set(doors(tmp_path / "x.py")) == {
+        *("pickle", "system", "literal_eval", "eval", "load", "popen")
+    }
