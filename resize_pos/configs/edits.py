@@ -13,12 +13,19 @@ from resize_pos.configs.keys import (
     Library,
     Place,
 )
-from resize_pos.configs.processors import plan_processor_edits
+from resize_pos.configs.processors import plan_processor_edits, processor_size
 from resize_pos.configs.read import NO_CONFIG, Document, as_size, follow, library_of, stated
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
+from resize_pos.configs.vision_language import (
+    Tokens,
+    models_in,
+    pooling_of,
+    require_runnable,
+    tokens_of,
+)
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Size
+from resize_pos.core.geometry import Grid, Size, grid_of
 from resize_pos.core.json_edit import replace_value
 
 
@@ -26,9 +33,7 @@ def plan_config_edits(
     documents: Mapping[str, Document], transfer: Transfer
 ) -> tuple[ConfigEdit, ...]:
     """List every value that has to change for the new weights to be loaded and fed."""
-    if transfer.from_size is None and transfer.to_size is not None:
-        stated_sizes = (as_size(found.value) for found in _found(documents, {Kind.SIZE}))
-        transfer = replace(transfer, from_size=next(filter(None, stated_sizes), None))
+    transfer = complete(documents, transfer)
     edits = [
         *_image_edits(documents, transfer),
         *_length_edits(documents, transfer),
@@ -36,6 +41,52 @@ def plan_config_edits(
         *plan_processor_edits(documents, transfer),
     ]
     return tuple(edit for edit in edits if edit.before != edit.after)
+
+
+def complete(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
+    """Add what only configs tell: the old size as they state it, and the image tokens."""
+    config = documents.get("config.json", {})
+    if transfer.to_grid is None and transfer.asked is not None:
+        transfer = _sized_by_processor(documents, transfer)
+    found = [(item.path, as_size(item.value)) for item in _found(documents, {Kind.SIZE})]
+    if transfer.from_size is None and transfer.to_size is not None:
+        transfer = replace(transfer, from_size=next((s for _, s in found if s), None))
+    named = [(path, size) for path, size in found if transfer.states(size)]
+    if named:
+        inside = any("high_res_vision_config" not in path for path, _ in named)
+        transfer = replace(transfer, stated=named[0][1], counts=inside)
+    old, new, size = transfer.from_grid, transfer.to_grid, transfer.to_size
+    if old is None or new is None or size is None or not config or not transfer.counts:
+        return transfer
+    require_runnable(config, new, Size(size.height // new.height, size.width // new.width))
+    pooling = pooling_of(config)
+    if pooling is not None and pooling[0].tokens is Tokens.FIXED:
+        return replace(transfer, counts=False)
+    before, after = tokens_of(config, old), tokens_of(config, new)
+    if before is None or after is None:
+        return transfer
+    return replace(transfer, tokens=(before, after))
+
+
+def _sized_by_processor(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
+    """Read the size off the processor, where no table of the tower follows the image."""
+    pooling = pooling_of(documents.get("config.json", {}))
+    stride = pooling[0].pixels_per_cell(pooling[2]) if pooling else None
+    size = processor_size(documents, pooling[0].sized_by) if pooling else None
+    if stride is None or size is None:
+        return transfer
+    assert transfer.asked is not None
+    patch = Size(stride, stride)
+    old = Grid(size.height // stride, size.width // stride)
+    new = grid_of(transfer.asked, patch)
+    return replace(
+        transfer,
+        from_size=size,
+        to_size=transfer.asked,
+        from_grid=old,
+        to_grid=new,
+        tables=False,
+    )
 
 
 def apply_edits(text: str, edits: Sequence[ConfigEdit]) -> str:
@@ -56,7 +107,9 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
     if transfer.to_grid is None or transfer.from_grid is None:
         yield from _size_edits(documents, transfer)
         return
-    found = _found(documents, set(Kind) - {Kind.LENGTH, Kind.WINDOW})
+    # A tower without a table has no size in its config, but its tokens are counted there.
+    kinds = set(Kind) - {Kind.LENGTH, Kind.WINDOW} if transfer.tables else {Kind.TOKENS}
+    found = _found(documents, kinds)
     if transfer.to_size is None:
         # Nothing can be said in pixels; a file that needs it would be left at the old size.
         if found or documents.keys() & {"config.json", "open_clip_config.json"}:
@@ -70,6 +123,8 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         yield from _edits_of_file(
             [item for item in found if item.place.file == file], transfer, documents[file]
         )
+    if not transfer.tables:
+        return
     telling = (Kind.SIZE, Kind.CELLS, Kind.WIDTH)
     stated_in = {item.place.file for item in found if item.place.kind in telling}
     yield from _missing(documents, stated_in, transfer)
@@ -113,10 +168,10 @@ def _edits_of_file(
     sizes = [item for item in found if item.place.kind is Kind.SIZE]
     # A model with two towers states two sizes: only the one that the table has is meant. If none
     # is stated, the config was wrong before, and what it states is set right.
-    some_match = any(as_size(item.value) == transfer.from_size for item in sizes)
+    some_match = any(transfer.states(as_size(item.value)) for item in sizes)
     for item in found:
         if item.place.kind is Kind.SIZE:
-            matches = as_size(item.value) == transfer.from_size
+            matches = transfer.states(as_size(item.value))
             if some_match and not matches and not item.place.always:
                 continue
         square = _square_only(document, item.path, item.place.library)
@@ -162,32 +217,61 @@ def _missing(
     if document is not None and library_of("config.json", document) is Library.TIMM:
         yield from _missing_timm(document, pixels, transfer.to_size)
     elif document is not None and "config.json" not in stated_in:
-        sections = [s for s in (("vision_config",), ("encoder",), ()) if _is_model(document, s)]
-        if sections:
-            part = follow(document, sections[0])
-            assert isinstance(part, dict)
-            key = RESOLUTION_KEYS.get(part.get("model_type", ""), "image_size")
-            after: object = {
-                "num_patches": transfer.to_grid.cells,
-                "max_length": transfer.to_size.width,
-            }.get(key, pixels)
-            edit = ConfigEdit("config.json", (*sections[0], key), None, after)
-            square = _square_only(document, edit.path, Library.HF)
-            if square and transfer.to_size.height != transfer.to_size.width:
-                raise _not_square(square, transfer)
-            yield edit
+        yield _missing_hf(document, transfer)
     vision = ("model_cfg", "vision_cfg")
     clip = documents.get("open_clip_config.json", {})
     if isinstance(follow(clip, vision), dict) and follow(clip, (*vision, "image_size")) is None:
         yield ConfigEdit("open_clip_config.json", (*vision, "image_size"), None, pixels)
 
 
-def _is_model(document: Document, section: tuple[str, ...]) -> bool:
-    """A text encoder is also called encoder; only what says it has patches is an image model."""
+def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
+    """Name the size in the section of the image model; refuse where no section is one for certain.
+
+    A key that its section's class does not read would be carried along and change nothing.
+    """
+    assert transfer.to_size is not None and transfer.to_grid is not None
+    section = next(_image_sections(document), None)
+    if section is None:
+        raise GeometryError(
+            "config.json states no image size, and which of its sections describes the image "
+            "tower is not known.",
+            hint=f"add the tower's image_size to it by hand; or {NO_CONFIG}",
+        )
     part = follow(document, section)
-    if not isinstance(part, dict):
-        return False
-    return section != ("encoder",) or "patch_size" in part
+    assert isinstance(part, dict)
+    pixels = as_pixels(transfer.to_size)
+    if part.get("model_type") == "timm_wrapper":
+        return ConfigEdit("config.json", (*section, "model_args", "img_size"), None, pixels)
+    key = RESOLUTION_KEYS.get(part.get("model_type", ""), "image_size")
+    after: object = {
+        "num_patches": transfer.to_grid.cells,
+        "max_length": transfer.to_size.width,
+    }.get(key, pixels)
+    edit = ConfigEdit("config.json", (*section, key), None, after)
+    square = _square_only(document, edit.path, Library.HF)
+    if square and transfer.to_size.height != transfer.to_size.width:
+        raise _not_square(square, transfer)
+    return edit
+
+
+_TOWERS = ("vision_config", "encoder", "backbone_config", "image_config")
+
+
+def _image_sections(document: Document) -> Iterator[tuple[str, ...]]:
+    """Find sections that describe an image model: by their name, or by having patches.
+
+    A text encoder is also called encoder, so that one needs patches. The root is the model itself
+    only where it holds no towers.
+    """
+    wrappers = [wrapper for wrapper, _, _ in models_in(document)] or [()]
+    for wrapper in wrappers:
+        for name in _TOWERS:
+            part = follow(document, (*wrapper, name))
+            if isinstance(part, dict) and (name == "vision_config" or "patch_size" in part):
+                yield (*wrapper, name)
+    parts = [value for value in document.values() if isinstance(value, dict)]
+    if not any("model_type" in part for part in parts):
+        yield ()
 
 
 def _missing_timm(document: Document, pixels: object, size: Size) -> Iterator[ConfigEdit]:

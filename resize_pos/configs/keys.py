@@ -23,9 +23,13 @@ class Kind(StrEnum):
     HEIGHT = "height"  # of the image alone: the mel bins of a spectrogram
     WIDTH = "width"  # its frames
     GRID = "grid"  # patches per side
+    GRID_HEIGHT = "grid height"
+    GRID_WIDTH = "grid width"
     CELLS = "cells"  # patches in all
-    TOKENS = "tokens"  # in proportion to the patches in all
+    TOKENS = "tokens"  # what the model makes of the patches, perhaps pooled
+    TOKEN_SIDE = "token side"  # tokens per side
     MULTIPLES = "multiples"  # a list of sizes, each a whole number of images
+    SIDES = "sides"  # pixels per side, one number per tower
     WINDOW = "window"  # cells of an attention window, per side
     LENGTH = "length"  # positions of a text, with or without reserved rows
 
@@ -60,6 +64,7 @@ _IMAGE: tuple[Section, ...] = (
     ("backbone_config",),
     ("vision_config", "backbone_config"),
     ("image_config",),
+    ("high_res_vision_config",),
 )
 _TEXT: tuple[Section, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
 _SAM = frozenset({"sam", "sam_hq"})
@@ -137,6 +142,32 @@ PLACES: tuple[Place, ...] = (
         "num_position_embeddings",
         Kind.CELLS,
         "models/qwen3_vl/configuration_qwen3_vl.py:54; molmo2",
+    ),
+    _hf("image_num_pos", Kind.CELLS, "models/molmo2/configuration_molmo2.py:63, released files"),
+    _hf("image_default_input_size", Kind.SIZE, "models/molmo2/configuration_molmo2.py:61"),
+    _hf("pos_emb_height", Kind.GRID_HEIGHT, "models/kimi_k25/configuration_kimi_k25.py:45"),
+    _hf("pos_emb_width", Kind.GRID_WIDTH, "models/kimi_k25/configuration_kimi_k25.py:46"),
+    _hf(
+        "image_sizes",
+        Kind.SIDES,
+        "openvla/openvla-7b config.json, modeling_prismatic.py: one per featurizer",
+        "openvla",
+        "prismatic",
+        sections=(_ROOT,),
+    ),
+    _hf(
+        "img_size",
+        Kind.SIZE,
+        "models/timm_wrapper: arguments of timm's constructor; perception_lm",
+        "timm_wrapper",
+        sections=(("vision_config", "model_args"),),
+    ),
+    _hf(
+        "num_patches",
+        Kind.GRID,
+        "models/janus/configuration_janus.py:92,144: the side of the generated image",
+        "janus",
+        sections=(("vq_config",),),
     ),
     _hf("image_seq_length", Kind.TOKENS, "models/llava/configuration_llava.py:73; internvl:117"),
     _hf(
@@ -281,6 +312,35 @@ SQUARE_ONLY: frozenset[str] = frozenset(
         "xclip_vision_model",
     ]
 )
+
+# Keys of processors that are set by what they count, in whichever file they stand.
+PROCESSOR_KEYS: tuple[tuple[str, Kind, str], ...] = (
+    ("image_seq_length", Kind.TOKENS, "models/paligemma:76; internvl:62; ovis2:39; florence2:105"),
+    ("image_seq_len", Kind.TOKENS, "models/idefics3/processing_idefics3.py:67; smolvlm:133"),
+    ("num_image_tokens", Kind.TOKENS, "models/janus:72; deepseek_vl:54; llava_onevision:68"),
+    ("image_grid_pinpoints", Kind.MULTIPLES, "models/llava_next:93; llava_onevision:112"),
+    ("input_sizes", Kind.MULTIPLES, "openvla/openvla-7b preprocessor_config.json"),
+)
+# The same, for a processor whose key means something else in every other one.
+CLASS_KEYS: tuple[tuple[str, str, Kind, str], ...] = (
+    (
+        "Cohere2VisionImageProcessor",
+        "patch_size",
+        Kind.TOKEN_SIDE,
+        "models/cohere2_vision/processing_cohere2_vision.py:44,69",
+    ),
+)
+# Set where they equal the old size, because they may bound an image instead of stating its size.
+BOUNDS: tuple[tuple[str, str], ...] = (
+    ("pad_size", "models/sam/image_processing_sam.py"),
+    ("max_image_size", "models/idefics3/image_processing_idefics3.py: one tile"),
+    ("image_size", "processors with code of their own"),
+    ("img_size", "models/aya_vision/processing_aya_vision.py:42"),
+    ("tile_size", "models/perception_lm/processing_perception_lm.py:98; lfm2_vl:248"),
+    ("high_res_size", "models/deepseek_vl_hybrid/image_processing_deepseek_vl_hybrid.py:40"),
+)
+# A processor with one of these is told its size by it, and `size` is a bound or a default.
+SIZED_BY: frozenset[str] = frozenset({"tile_size", "high_res_size"})
 
 # Processors: transformers utils/__init__.py:284-288; image_processing_base.py:284,322.
 PROCESSOR_FILES: tuple[str, ...] = (

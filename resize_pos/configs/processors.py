@@ -12,21 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resize_pos.configs.keys import PROCESSOR_FILES, PROCESSOR_SECTIONS, Kind
+from resize_pos.configs.keys import (
+    BOUNDS,
+    CLASS_KEYS,
+    PROCESSOR_FILES,
+    PROCESSOR_KEYS,
+    PROCESSOR_SECTIONS,
+    SIZED_BY,
+)
 from resize_pos.configs.read import Document, as_size, follow
 from resize_pos.configs.values import ConfigEdit, Transfer, new_value
 from resize_pos.core.geometry import Size
 
-# Further keys of processors, by what they count. PaliGemma, LLaVA-NeXT, InternVL.
-_PLAIN: Mapping[str, Kind] = {
-    "image_seq_length": Kind.TOKENS,
-    "image_grid_pinpoints": Kind.MULTIPLES,
-}
-# Set where they equal the old size: SAM's padding, Idefics' tiles.
-_BOUNDS = ("pad_size", "max_image_size", "image_size")
 # Frequency × time, of the audio spectrogram transformer.
 _SPECTROGRAMS, _SIDES = "ASTFeatureExtractor", ("num_mel_bins", "max_length")
 _MOST_PIXELS = 2**31
+# Arguments of torchvision's transforms, in lists: openvla/openvla-7b preprocessor_config.json.
+_NAMED_SIZES = (("tvf_resize_params", "size"), ("tvf_crop_params", "output_size"))
 # A fixed fraction of the image: SAM's masks.
 _FRACTIONS = ("mask_size", "mask_pad_size")
 
@@ -35,20 +37,33 @@ def plan_processor_edits(
     documents: Mapping[str, Document], transfer: Transfer
 ) -> Iterator[ConfigEdit]:
     """List what changes in every processor file of a folder."""
-    if transfer.to_size is None or transfer.from_size is None:
+    old, new = transfer.old_size, transfer.to_size
+    if old is None or new is None:
         return
     for file in PROCESSOR_FILES:
         for section in PROCESSOR_SECTIONS:
             part = follow(documents.get(file, {}), section)
             if isinstance(part, dict) and part.get("feature_extractor_type") == _SPECTROGRAMS:
-                sides = (transfer.to_size.height, transfer.to_size.width)
+                sides = (new.height, new.width)
                 for key, after in zip(_SIDES, sides, strict=True):
                     if key in part:
                         yield ConfigEdit(file, (*section, key), part[key], after)
             elif isinstance(part, dict) and "sampling_rate" not in part:  # that one hears
-                for key, after in _new_values(part, transfer, transfer.from_size, transfer.to_size):
+                for key, after in _new_values(part, transfer, old, new):
                     if after is not None:
                         yield ConfigEdit(file, (*section, key), part[key], after)
+
+
+def processor_size(documents: Mapping[str, Document], keys: tuple[str, ...]) -> Size | None:
+    """Read the size that a processor feeds its model, by the first key that states it."""
+    for file in PROCESSOR_FILES:
+        for section in PROCESSOR_SECTIONS[:2]:
+            part = follow(documents.get(file, {}), section)
+            for key in keys if isinstance(part, dict) else ():
+                size = as_size(part.get(key)) if isinstance(part, dict) else None
+                if size is not None:
+                    return size
+    return None
 
 
 def _new_values(
@@ -58,18 +73,37 @@ def _new_values(
     crops = as_size(crop) if part.get("do_center_crop", True) else None
     if crop is not None:
         yield "crop_size", _exact(crop, new)
-    if part.get("size") is not None:
-        size = part["size"]
+    size = part.get("size")
+    if size is not None and SIZED_BY & part.keys():
+        yield "size", _bound(size, old, new)
+    elif size is not None:
         yield "size", _resize(size, old, new) if crops is None else _before_crop(size, crops, new)
-    for key in _BOUNDS:
+    for key, _ in BOUNDS:
         if part.get(key) is not None:
             yield key, _bound(part[key], old, new)
+    for key, name in _NAMED_SIZES:
+        if isinstance(part.get(key), list):
+            yield key, _each_bound(part[key], name, old, new)
     for key in _FRACTIONS:
         if part.get(key) is not None:
             yield key, _fraction(part[key], old, new)
-    for key, kind in _PLAIN.items():
+    for key, kind, _ in PROCESSOR_KEYS:
         if part.get(key) is not None:
             yield key, new_value(kind, part[key], transfer)
+    made_by = str(part.get("image_processor_type", "")).removesuffix("Fast").removesuffix("Pil")
+    for name, key, kind, _ in CLASS_KEYS:
+        if name == made_by and part.get(key) is not None:
+            yield key, new_value(kind, part[key], transfer)
+
+
+def _each_bound(steps: list[Any], name: str, old: Size, new: Size) -> Any:
+    """Set the sizes in a list of torchvision arguments, one entry per tower."""
+    return [
+        {**step, name: _bound(step[name], old, new) or step[name]}
+        if isinstance(step, dict) and step.get(name) is not None
+        else step
+        for step in steps
+    ]
 
 
 def _exact(value: Any, new: Size) -> Any:
@@ -88,7 +122,18 @@ def _resize(value: Any, old: Size, new: Size) -> Any:
         return {"shortest_edge": min(new.height, new.width)}
     if isinstance(value, dict) and set(value) == {"longest_edge"}:
         return _bound(value, old, new)
+    if isinstance(value, dict) and set(value) == {"shortest_edge", "longest_edge"}:
+        return _edges(value, old, new)
     return _exact(value, new)
+
+
+def _edges(value: Any, old: Size, new: Size) -> Any:
+    """The least and the most that a side may have: both in the old ratio, if one is the size."""
+    longest = max(old.height, old.width)
+    if value["longest_edge"] != longest:
+        return None
+    ratio = max(new.height, new.width) / longest
+    return {key: _scaled(edge, ratio) for key, edge in value.items()}
 
 
 def _before_crop(value: Any, crop: Size, new: Size) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resize_pos.configs.keys import CONFIG_FILES, PLACES, SPECTROGRAM, Kind, Library, Place
+from resize_pos.configs.vision_language import WRAPPERS
 from resize_pos.core.errors import ContainerError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
@@ -129,14 +130,21 @@ def stated(
     document = documents.get(place.file)
     if document is None or library_of(place.file, document) is not place.library:
         return
-    for section in place.sections:
+    wrappers = WRAPPERS if place.file == "config.json" else ((),)
+    sections = [(*wrapper, *section) for wrapper in wrappers for section in place.sections]
+    for section in dict.fromkeys(sections):
         found = follow(document, section)
         if not isinstance(found, dict) or found.get(place.key) is None:
             continue
-        stated_types = (document.get("model_type"), found.get("model_type"))
-        types = {name for name in stated_types if isinstance(name, str)}
-        if not place.models or types & place.models:
+        if not place.models or model_types(document, section) & place.models:
             yield (*section, place.key), found[place.key]
+
+
+def model_types(document: Document, section: tuple[str, ...]) -> set[str]:
+    """Collect the model types on the way to a section, its own included."""
+    parts = (follow(document, section[:depth]) for depth in range(len(section) + 1))
+    types = (part.get("model_type") for part in parts if isinstance(part, dict))
+    return {name for name in types if isinstance(name, str)}
 
 
 def library_of(file: str, document: Document) -> Library:

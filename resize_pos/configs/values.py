@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from resize_pos.configs.keys import CONFIG_FILES, PLACES, Kind
 from resize_pos.configs.read import as_size
+from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.families.family import Role
@@ -47,6 +49,11 @@ class Transfer:
     lengths: Mapping[int, int] = field(default_factory=dict)  # old → new, with and without offset
     from_window: Grid | None = None
     to_window: Grid | None = None
+    asked: Size | None = None  # the size that was asked for, whether or not a table follows it
+    stated: Size | None = None  # what configs call the old size: 384 where 27 patches cover 378
+    tokens: tuple[int, int] | None = None  # image tokens before and after, where that is known
+    tables: bool = True  # whether a table of the weights has this grid
+    counts: bool = True  # whether image tokens follow this tower's grid
 
     @classmethod
     def of(
@@ -76,7 +83,8 @@ class Transfer:
             reaches = [step.table.reach for step in steps if step.table.reach is not None]
             wanted = asked if images_too and reaches else None
             source = next((reach.image for reach in reaches if wanted), None)
-            return cls(source, wanted, None, None, lengths, *windows)
+            pixels = asked if images_too else None
+            return cls(source, wanted, None, None, lengths, *windows, asked=pixels)
         table, target = moved[0].table, moved[0].target
         tiling = table.tiling
         return cls(
@@ -86,7 +94,23 @@ class Transfer:
             target,
             lengths,
             *windows,
+            asked=asked,
         )
+
+    @property
+    def old_size(self) -> Size | None:
+        """The old size as configs state it."""
+        return self.stated or self.from_size
+
+    def states(self, size: Size | None) -> bool:
+        """Whether a size in a config is that of the table; a rest of less than a patch is cut."""
+        if size is None or self.from_size is None or size == self.from_size:
+            return size is not None and size == self.from_size
+        grid = self.from_grid
+        if grid is None:
+            return False
+        tall, wide = self.from_size.height // grid.height, self.from_size.width // grid.width
+        return Grid(max(1, size.height // tall), max(1, size.width // wide)) == grid
 
 
 def _size_of(table: PositionTable, tiling: Tiling, target: Grid, asked: Size | None) -> Size:
@@ -169,28 +193,71 @@ def _new_cells(value: object, transfer: Transfer) -> object:
 
 
 def _new_tokens(value: object, transfer: Transfer) -> object:
-    assert transfer.from_grid is not None and transfer.to_grid is not None
-    if type(value) is not int or value < 1:
+    old, new = transfer.from_grid, transfer.to_grid
+    if type(value) is not int or value < 1 or not transfer.counts or old is None or new is None:
         return None
-    before, after = transfer.from_grid.cells, transfer.to_grid.cells
-    whole = value * after % before == 0 and (before % value == 0 or value % before == 0)
-    return value * after // before if whole else None
+    if transfer.tokens is not None:
+        before, after = transfer.tokens
+        known = {before: after, before + 1: after + 1, old.cells: new.cells}  # + 1: a class token
+        return known.get(value)
+    if old.cells % value and value % old.cells:
+        return None
+    if value * new.cells % old.cells:
+        raise GeometryError(
+            f"a config counts {value} image tokens for {old} cells; {new} cells do not give a "
+            "whole number of them.",
+            hint=f"choose a size whose grid is a multiple of {_pooled(old, value)} per side; or "
+            "pass --no-config to convert the weights alone.",
+        )
+    return value * new.cells // old.cells
+
+
+def _pooled(grid: Grid, tokens: int) -> int:
+    return max(1, math.isqrt(grid.cells // tokens))
+
+
+def _new_token_side(value: object, transfer: Transfer) -> object:
+    """Give the tokens per side, where they are as many in both directions."""
+    if transfer.tokens is None or type(value) is not int:
+        return None
+    before, after = (math.isqrt(tokens) for tokens in transfer.tokens)
+    return after if value == before and before**2 == transfer.tokens[0] else None
+
+
+def _new_sides(value: object, transfer: Transfer) -> object:
+    old, new = transfer.old_size, transfer.to_size
+    if old is None or new is None or not isinstance(value, list) or new.height != new.width:
+        return None
+    return [new.height if side == old.height else side for side in value]
 
 
 def _new_multiples(value: object, transfer: Transfer) -> object:
-    old, new = transfer.from_size, transfer.to_size
+    """Scale a list of sizes, each perhaps with channels before it."""
+    old, new = transfer.old_size, transfer.to_size
     assert old is not None and new is not None
     if not isinstance(value, list):
         return None
     scaled = []
     for entry in value:
-        pair = entry if isinstance(entry, list) and len(entry) == 2 else None
-        if pair is None or not all(type(part) is int for part in pair):
+        whole = isinstance(entry, list) and len(entry) in (2, 3)
+        if not whole or not all(type(part) is int for part in entry):
             return None
-        if pair[0] % old.height or pair[1] % old.width:
+        *channels, height, width = entry
+        if height % old.height or width % old.width:
             return None
-        scaled.append([pair[0] // old.height * new.height, pair[1] // old.width * new.width])
+        tall, wide = height // old.height, width // old.width
+        scaled.append([*channels, tall * new.height, wide * new.width])
     return scaled
+
+
+def _new_grid_height(value: object, transfer: Transfer) -> object:
+    assert transfer.from_grid is not None and transfer.to_grid is not None
+    return transfer.to_grid.height if value == transfer.from_grid.height else None
+
+
+def _new_grid_width(value: object, transfer: Transfer) -> object:
+    assert transfer.from_grid is not None and transfer.to_grid is not None
+    return transfer.to_grid.width if value == transfer.from_grid.width else None
 
 
 def _new_window(value: object, transfer: Transfer) -> object:
@@ -207,7 +274,11 @@ _NEW_VALUES: Mapping[Kind, Callable[[object, Transfer], object]] = {
     Kind.WIDTH: _new_width,
     Kind.GRID: _new_grid,
     Kind.CELLS: _new_cells,
+    Kind.GRID_HEIGHT: _new_grid_height,
+    Kind.GRID_WIDTH: _new_grid_width,
     Kind.TOKENS: _new_tokens,
+    Kind.TOKEN_SIDE: _new_token_side,
+    Kind.SIDES: _new_sides,
     Kind.MULTIPLES: _new_multiples,
     Kind.WINDOW: _new_window,
 }

@@ -1,0 +1,284 @@
+"""What the code of vision-language models does with a tower's cells, as data with sources.
+
+A tower gives one feature per cell. The model pools them by a factor per side and counts the result
+as image tokens; the processor has to write as many placeholders into the text. Which factor, and
+which grids it divides, is stated in the model's config under a key of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size
+
+Document = Mapping[str, Any]
+Section = tuple[str, ...]
+
+# Sections that hold a whole model: ColPali and its kin, T5Gemma 2, Qwen Omni.
+WRAPPERS: tuple[Section, ...] = ((), ("vlm_config",), ("encoder",), ("thinker_config",))
+
+
+class Read(StrEnum):
+    """How a factor is read off the value of its key."""
+
+    VALUE = "value"  # 2: two cells per side become one token
+    RECIPROCAL = "reciprocal"  # 0.5 says the same
+    DENOMINATOR = "denominator"  # "3/8": windows of 8 cells per side
+    ROOT = "root"  # 256 tokens in all are 16 per side
+
+
+class Tokens(StrEnum):
+    """What the model's token count follows."""
+
+    POOLED = "pooled"  # cells divided by the factor, per side
+    CELLS = "cells"  # one per cell, whatever the factor
+    FIXED = "fixed"  # always the same number; the factor says which grids can be pooled to it
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """How a model turns cells into tokens, and which grids it can do that with."""
+
+    models: frozenset[str]
+    tokens: Tokens
+    key: Section = ()  # of the factor, below the model's section; empty: `default` always
+    read: Read = Read.VALUE
+    default: int = 1  # where the config leaves the key out
+    divides: bool = True  # whether the grid has to be a multiple of the factor
+    up: bool = False  # whether a rest of cells is a token, too
+    most: Section = ()  # a key with the most tokens per side that the model has positions for
+    stride: Section | int = 0  # where no table tells: pixels per cell, or the key that says them
+    sized_by: tuple[str, ...] = ()  # and the keys of the processor that say the size
+    source: str = ""
+
+    def factor(self, model: Document) -> int:
+        """Read the factor that a model's config states."""
+        value = _follow(model, self.key) if self.key else None
+        if value is None:
+            return self.default
+        match self.read:
+            case Read.RECIPROCAL if isinstance(value, int | float) and value > 0:
+                return max(1, round(1 / value))
+            case Read.DENOMINATOR if isinstance(value, str) and "/" in value:
+                return int(value.split("/")[1])
+            case Read.ROOT if type(value) is int and value > 0:
+                return math.isqrt(value)
+            case Read.VALUE if type(value) is int and value > 0:
+                return value
+        return self.default
+
+    def pixels_per_cell(self, model: Document) -> int | None:
+        """Give the pixels per cell of a tower without a table that follows the image."""
+        value = self.stride if isinstance(self.stride, int) else _follow(model, self.stride)
+        steps = value if isinstance(value, list) else [value]
+        whole = all(type(step) is int and step > 0 for step in steps)
+        return math.prod(steps) if whole else None
+
+
+def _pooling(*models: str, tokens: Tokens = Tokens.POOLED, **options: Any) -> Pooling:
+    return Pooling(frozenset(models), tokens, **options)
+
+
+POOLINGS: tuple[Pooling, ...] = (
+    _pooling(
+        "llava",
+        "vipllava",
+        "llava_next",
+        "llava_next_video",
+        "llava_onevision",
+        "paligemma",
+        "janus",
+        "deepseek_vl",
+        "deepseek_vl_hybrid",
+        tokens=Tokens.CELLS,
+        source="models/llava/processing_llava.py:73; llava_onevision:47; paligemma:76; janus:63",
+    ),
+    _pooling(
+        "granite4_vision",
+        tokens=Tokens.CELLS,
+        key=("downsample_rate",),
+        read=Read.DENOMINATOR,
+        source="models/granite4_vision/modeling_granite4_vision.py:150-198: windows of cells",
+    ),
+    _pooling(
+        "internvl",
+        "qianfan_ocr",
+        key=("downsample_ratio",),
+        read=Read.RECIPROCAL,
+        default=2,
+        source="models/internvl/processing_internvl.py:58; configuration_internvl.py:117",
+    ),
+    _pooling(
+        "idefics3",
+        "smolvlm",
+        key=("scale_factor",),
+        default=2,
+        source="models/idefics3/processing_idefics3.py:61; smolvlm/processing_smolvlm.py:126",
+    ),
+    _pooling(
+        "modernvbert",
+        key=("pixel_shuffle_factor",),
+        default=4,
+        source="models/modernvbert/configuration_modernvbert.py",
+    ),
+    _pooling(
+        "aya_vision",
+        "cohere2_vision",
+        key=("downsample_factor",),
+        default=2,
+        source="models/aya_vision/processing_aya_vision.py:79,104; cohere2_vision:69",
+    ),
+    _pooling(
+        "ovis2",
+        key=("vision_config", "hidden_stride"),
+        source="models/ovis2/configuration_ovis2.py:49; processing_ovis2.py:39",
+    ),
+    _pooling(
+        "perception_lm",
+        key=("projector_pooling_ratio",),
+        divides=False,
+        source="models/perception_lm/processing_perception_lm.py:64",
+    ),
+    _pooling(
+        "got_ocr2",
+        default=4,
+        divides=False,
+        up=True,
+        source="models/got_ocr2/modeling_got_ocr2.py: two convolutions of stride 2",
+    ),
+    _pooling(
+        "gemma3",
+        "shieldgemma2",
+        "t5gemma2",
+        "t5gemma2_encoder",
+        tokens=Tokens.FIXED,
+        key=("mm_tokens_per_image",),
+        read=Read.ROOT,
+        default=16,
+        source="models/gemma3/modeling_gemma3.py:663-665: average pooling to a fixed grid",
+    ),
+    _pooling(
+        "idefics2",
+        "blip-2",
+        "instructblip",
+        "instructblipvideo",
+        "kosmos-2",
+        tokens=Tokens.FIXED,
+        divides=False,
+        source="models/idefics2/processing_idefics2.py:63; blip_2:157; kosmos2:81: a resampler",
+    ),
+    _pooling(
+        "rf_detr",
+        tokens=Tokens.CELLS,
+        key=("backbone_config", "num_windows"),
+        default=4,
+        source="models/rf_detr/configuration_rf_detr.py:88: the image is cut into windows",
+    ),
+    _pooling(
+        "fast_vlm",
+        tokens=Tokens.CELLS,
+        stride=64,
+        sized_by=("crop_size", "size"),
+        source="models/fast_vlm/configuration_fast_vlm.py: fastvit_mci3 has stride 64",
+    ),
+    _pooling(
+        "florence2",
+        tokens=Tokens.CELLS,
+        stride=("vision_config", "patch_stride"),
+        most=("vision_config", "max_position_embeddings"),
+        sized_by=("size",),
+        source="models/florence2/processing_florence2.py:105; configuration_florence2.py:66-81",
+    ),
+    _pooling(
+        "lfm2_vl",
+        key=("downsample_factor",),
+        default=2,
+        divides=False,
+        up=True,
+        stride=("vision_config", "patch_size"),
+        sized_by=("tile_size",),
+        source="models/lfm2_vl/processing_lfm2_vl.py:226-253: tiles of a tower that resamples",
+    ),
+)
+_BY_MODEL = {model: pooling for pooling in POOLINGS for model in pooling.models}
+
+
+def models_in(document: Document) -> Iterator[tuple[Section, str, Document]]:
+    """List every whole model that a config describes: where, its type, and its section."""
+    for wrapper in WRAPPERS:
+        section = _follow(document, wrapper)
+        if isinstance(section, dict) and isinstance(section.get("model_type"), str):
+            yield wrapper, section["model_type"], section
+
+
+def pooling_of(document: Document) -> tuple[Pooling, str, Document] | None:
+    """Find how the model of a config pools its cells, with its type and its section."""
+    found = [
+        (_BY_MODEL[model], model, section)
+        for _, model, section in models_in(document)
+        if model in _BY_MODEL
+    ]
+    # T5Gemma 2 is named at the root, and states its tokens in the section of its encoder.
+    telling = (each for each in found if each[0].key and _follow(each[2], each[0].key) is not None)
+    return next(telling, next(iter(found), None))
+
+
+def tokens_of(document: Document, grid: Grid) -> int | None:
+    """Count the tokens that a grid becomes; None where the model is not known, or keeps them."""
+    found = pooling_of(document)
+    if found is None or found[0].tokens is Tokens.FIXED:
+        return None
+    pooling, _, model = found
+    factor = 1 if pooling.tokens is Tokens.CELLS else pooling.factor(model)
+    rest = factor - 1 if pooling.up else 0
+    return ((grid.height + rest) // factor) * ((grid.width + rest) // factor)
+
+
+def require_runnable(document: Document, grid: Grid, patch: Size) -> None:
+    """Refuse a grid that the model cannot pool, with the nearest sizes that it can."""
+    found = pooling_of(document)
+    if found is None:
+        return
+    pooling, name, model = found
+    factor = pooling.factor(model)
+    if pooling.divides and (grid.height % factor or grid.width % factor):
+        raise GeometryError(
+            f"{name} cannot run a grid of {grid} cells: each side has to be a multiple of {factor} "
+            f"({_reason(pooling, model)}).",
+            hint=f"the nearest sizes that it can run are {_nearest(grid, factor, patch)}.",
+        )
+    most = _follow(model, pooling.most) if pooling.most else None
+    if type(most) is int and max(grid.height, grid.width) > most:
+        raise GeometryError(
+            f"{name} cannot run a grid of {grid} tokens: it has {most} row and column positions "
+            f"({'.'.join(pooling.most)}).",
+            hint=f"the largest size that it can run is {Grid(most, most).pixels(patch)} px.",
+        )
+
+
+def _reason(pooling: Pooling, model: Document) -> str:
+    if not pooling.key:
+        return "fixed in its code"
+    value = _follow(model, pooling.key)
+    return f"{'.'.join(pooling.key)} {pooling.default if value is None else value}"
+
+
+def _nearest(grid: Grid, factor: int, patch: Size) -> str:
+    """Name the sizes below and above; a square stays one."""
+    below = Grid(*(max(side // factor, 1) * factor for side in (grid.height, grid.width)))
+    above = Grid(*(-(-side // factor) * factor for side in (grid.height, grid.width)))
+    sizes = dict.fromkeys((str(below.pixels(patch)), str(above.pixels(patch))))
+    return " px and ".join(sizes) + " px"
+
+
+def _follow(document: object, path: Section) -> object:
+    for key in path:
+        if not isinstance(document, dict):
+            return None
+        document = document.get(key)
+    return document
