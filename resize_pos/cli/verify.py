@@ -23,6 +23,10 @@ from resize_pos.core.errors import UsageError
 
 if TYPE_CHECKING:
     from resize_pos.report.verify_report import Verified
+    from resize_pos.verify.folder import FolderCheck
+
+
+_ITSELF = Path()  # --config without a folder: the checkpoint's own
 
 
 @click.command("verify")
@@ -39,8 +43,11 @@ if TYPE_CHECKING:
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Only say whether it fits the size that a config in this folder states.",
+    metavar="[DIR]",
+    is_flag=False,
+    flag_value=_ITSELF,
+    help="Only say whether it fits the size that a config in DIR states. Without DIR: whether the "
+    "weights, config and processor of the folder CHECKPOINT agree.",
 )
 @click.option(
     "--to", metavar="SIZE", help="Image size of CHECKPOINT, where its tables leave doubt."
@@ -92,6 +99,7 @@ def command(
       resize-pos verify vit-384.safetensors --model timm:vit_base_patch16_224
       resize-pos verify vit-384.safetensors --size 384
       resize-pos verify vit-384.safetensors --config model-folder/
+      resize-pos verify model-folder/ --config
 
     Compares byte for byte what should be untouched, recomputes every table under each library's
     convention, and names the mistake where none of them made it. Options such as --from and
@@ -165,25 +173,41 @@ def _say_fit(
     from resize_pos.verify.size_check import fit, fit_config
 
     request = Request.make(**options, to=size) if size else Request.make(**options)
+    if config == _ITSELF:
+        from resize_pos.verify.folder import check_folder
+
+        checked = check_folder(checkpoint, request)
+        return _say(checkpoint, form, checked.agrees, _agreement(checked))
     located = locate_in(open_source(checkpoint), request)
     if config is None:
         answer = fit(located, request)
     else:
         answer = fit_config(located, request, ConfigFiles(config).sizes(), str(config))
-    words = f"{checkpoint.name} {answer.detail}"
+    return _say(checkpoint, form, answer.fits, answer.detail)
+
+
+def _agreement(checked: FolderCheck) -> str:
+    """Say what was compared, or every value that does not fit, one to a line."""
+    if checked.agrees:
+        return f"agrees with itself: {'; '.join(checked.compared)}"
+    return "does not agree with itself:\n  " + "\n  ".join(checked.disagreements)
+
+
+def _say(checkpoint: Path, form: str, fits: bool, detail: str) -> bool:
+    words = f"{checkpoint.name} {detail}"
     if form == "json":
         document = {
             "schema": "resize-pos/fit/1",
             "path": str(checkpoint),
-            "fits": answer.fits,
-            "detail": answer.detail,
+            "fits": fits,
+            "detail": detail,
         }
         click.echo(json.dumps(document, ensure_ascii=False))
     elif form == "github":
         from resize_pos.cli.github import annotate, append_summary
 
-        annotate("ok" if answer.fits else "fail", words, file=checkpoint, title="resize-pos verify")
+        annotate("ok" if fits else "fail", words, file=checkpoint, title="resize-pos verify")
         append_summary(f"- {words}")
     else:
         click.echo(words)
-    return answer.fits
+    return fits

@@ -7,6 +7,7 @@ from typing import Any
 
 from resize_pos.configs.read import ConfigFiles, Document, library_of
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
+from resize_pos.configs.vision_language import tokens_of
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
@@ -28,6 +29,10 @@ class ConfigAdvice:
         before = "(not set)" if self.before is None else self.before
         return f"{self.library} {self.file}: {self.key} {before} → {self.after}"
 
+
+# Arguments that a processor is only given by its caller, by model type. GotOcr2Processor writes 256
+# image tokens unless told otherwise: models/got_ocr2/processing_got_ocr2.py:83,230.
+_CALLED_WITH: Mapping[str, str] = {"got_ocr2": "num_image_tokens"}
 
 # Where each library is told the size, for weights that came without their config.
 _IMAGE: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -55,9 +60,11 @@ def advise(
 ) -> tuple[ConfigAdvice, ...]:
     """List the edits that were not made: configs beside a lone file, or none at all."""
     changes = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
-    if edited or not changes:
+    if not changes:
         return ()
     transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
+    if edited:
+        return tuple(_calls(files.documents(("config.json",)).get("config.json", {}), transfer))
     documents = files.documents()
     edits = _edits(documents, transfer) if documents else ()
     if edits:
@@ -72,6 +79,16 @@ def advise(
             for edit in edits
         )
     return tuple(_general(changes, transfer))
+
+
+def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
+    """Name what no file can say, because the processor only takes it when it is called."""
+    key = _CALLED_WITH.get(str(config.get("model_type")))
+    if key is None or transfer.from_grid is None or transfer.to_grid is None:
+        return
+    before, after = (tokens_of(config, grid) for grid in (transfer.from_grid, transfer.to_grid))
+    if before != after:
+        yield ConfigAdvice("transformers", "the processor, when called", key, before, after)
 
 
 def _edits(documents: Mapping[str, Document], transfer: Transfer) -> tuple[ConfigEdit, ...]:

@@ -242,6 +242,13 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "N",
     ),
     Option(
+        "tower",
+        Kind.TEXT,
+        _TARGET,
+        "Only change tables whose name contains TEXT, for a file with two image towers.",
+        "TEXT",
+    ),
+    Option(
         "to_rows",
         Kind.COUNT,
         _TARGET,

@@ -42,6 +42,7 @@ class RequestFields:
     sincos: SinCosMode | None = None
     to_patch: Size | None = None
     to_frames: int | None = None
+    tower: str | None = None
     to_rows: int | None = None
     reference_grids: str = "keep"
     force_interpolate: bool = False
@@ -73,6 +74,7 @@ class Options(TypedDict, total=False):
     sincos: str | None
     to_patch: SizeLike | None
     to_frames: int | None
+    tower: str | None
     to_rows: int | None
     reference_grids: str | None
     force_interpolate: bool | None

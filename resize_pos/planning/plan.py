@@ -86,6 +86,7 @@ def make_plan(
         texts = not located.pictured and any(t.role is Role.SEQUENCE for t in located.tables)
         if named or located.near_misses or texts:
             raise _nothing_found(located, request)
+    _require_tower(located, request)
     _require_windows(located, request)
     _require_time(located, request)
     _require_patches(located, request)
@@ -100,6 +101,9 @@ def make_plan(
             of_role.sort(key=lambda t: (t.follows is not None, t.patch is None))
         follows = role in asked or role is Role.DERIVED or role in _BY_THEMSELVES
         for table in of_role:
+            if _of_another_tower(table, request):
+                planned[table.name] = keep(table, f"not of the tower {request.tower}")
+                continue
             step = rule.plan(table, request, planned) if follows else _unasked(table)
             planned[table.name] = _regenerated(step, request)
     steps = tuple(planned[table.name] for table in located.tables)
@@ -211,6 +215,8 @@ def _regenerated(step: Step, request: Request) -> Step:
 def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size | None]:
     for step in steps:
         table, tiling = step.table, step.table.tiling
+        if _of_another_tower(table, request):
+            continue
         if tiling is not None and table.follows is None and {"h", "w"} <= table.layout.axes:
             cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
             return tiling.pixels(table.grid), cut.pixels(step.target)
@@ -261,6 +267,8 @@ def _require_one_size(steps: Sequence[Step], request: Request) -> None:
     for step in steps:
         table, tiling = step.table, step.table.tiling
         on_its_own = table.role is Role.ABSOLUTE and table.follows is None
+        if _of_another_tower(table, request):
+            continue
         if on_its_own and tiling is not None and {"h", "w"} <= table.layout.axes:
             sizes.setdefault(tiling.pixels(table.grid), table.name)
     if request.to_size is not None and len(sizes) > 1:
@@ -268,7 +276,27 @@ def _require_one_size(steps: Sequence[Step], request: Request) -> None:
         raise GeometryError(
             f"--to {request.to_size}: the towers in this file see images of different sizes "
             f"({shown}).",
-            hint="name the table to change with --pattern REGEX and --axes PATTERN.",
+            hint="choose one by a part of its tables' names, for example --tower "
+            f"{_tower_of(*sizes.values())}.",
+        )
+
+
+def _of_another_tower(table: PositionTable, request: Request) -> bool:
+    return request.tower is not None and request.tower not in table.name
+
+
+def _tower_of(name: str, *others: str) -> str:
+    """Return the first part of a name that no other name has."""
+    parts = name.split(".")
+    return next((part for part in parts if all(part not in other for other in others)), name)
+
+
+def _require_tower(located: Located, request: Request) -> None:
+    names = [table.name for table in located.tables]
+    if request.tower is not None and not any(request.tower in name for name in names):
+        raise UsageError(
+            f"--tower {request.tower}: no position table has this in its name.",
+            hint=f"the tables are {', '.join(names[:5]) or 'none'}.",
         )
 
 
@@ -277,7 +305,9 @@ def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
     grids = {
         step.table.grid: step.table.name
         for step in steps
-        if step.table.role is Role.ABSOLUTE and {"h", "w"} <= step.table.layout.axes
+        if step.table.role is Role.ABSOLUTE
+        and {"h", "w"} <= step.table.layout.axes
+        and not _of_another_tower(step.table, request)
     }
     if request.to_grid is not None and len(grids) > 1:
         shown = ", ".join(f"{name} {grid}" for grid, name in grids.items())

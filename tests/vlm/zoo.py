@@ -6,7 +6,7 @@ Every tower sees 32 pixels in patches of 8 (4×4 cells) unless its family needs 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,13 @@ class Vlm:
     token: str = "<image>"  # what stands for one image feature in the ids
     to: tuple[int, ...] = (48, 64)
     impossible: tuple[tuple[int, str], ...] = ()  # a size, and the nearest that the refusal names
-    options: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    fed: bool = True  # whether the processor feeds exactly the size that was asked for
+
+    @property
+    def flags(self) -> list[str]:
+        """Write the options as on the command line."""
+        return [f"--{key.replace('_', '-')} {value}" for key, value in self.options.items()]
 
     def save(self, folder: Path) -> Path:
         """Write model and processor as transformers does."""
@@ -768,38 +774,48 @@ def kosmos2(t: Any) -> tuple[Any, Any]:
     return t.Kosmos2ForConditionalGeneration(config), processor
 
 
+REFERENCE = {"reference_grids": "resize"}
+ODD = ((40, "32 px and 48 px"), (56, "48 px and 64 px"))  # cells that cannot be pooled by twos
+FOURS = ((80, "64 px and 96 px"), (112, "96 px and 128 px"))  # nor into 4 × 4 tokens
+
 FAMILIES: tuple[Vlm, ...] = (
     Vlm("llava", llava),
     Vlm("vipllava", vipllava),
     Vlm("llava_next", llava_next),
     Vlm("llava_next_video", llava_next_video),
     Vlm("llava_onevision", llava_onevision),
-    Vlm("granite4_vision", granite4_vision),
-    Vlm("internvl", internvl, "<IMG_CONTEXT> a cat", "<IMG_CONTEXT>"),
-    Vlm("qianfan_ocr", qianfan_ocr, "<image> a cat", "<IMG_CONTEXT>"),
+    Vlm("granite4_vision", granite4_vision, impossible=ODD),
+    Vlm("internvl", internvl, "<IMG_CONTEXT> a cat", "<IMG_CONTEXT>", impossible=ODD),
+    Vlm("qianfan_ocr", qianfan_ocr, "<image> a cat", "<IMG_CONTEXT>", impossible=ODD),
     Vlm("paligemma", paligemma),
     Vlm("colpali", colpali, ""),
-    Vlm("colmodernvbert", colmodernvbert),
+    Vlm("colmodernvbert", colmodernvbert, impossible=ODD),
     Vlm("idefics2", idefics2),
-    Vlm("idefics3", idefics3),
-    Vlm("smolvlm", smolvlm),
-    Vlm("gemma3", gemma3, "<boi> describe the image", to=(96, 128)),
-    Vlm("shieldgemma2", shieldgemma2, "<boi> describe the image", to=(96, 128)),
-    Vlm("t5gemma2", t5gemma2, "<boi> describe the image", to=(96, 128)),
+    Vlm("idefics3", idefics3, impossible=ODD),
+    Vlm("smolvlm", smolvlm, impossible=ODD),
+    Vlm("gemma3", gemma3, "<boi> describe the image", to=(96, 128), impossible=FOURS),
+    Vlm("shieldgemma2", shieldgemma2, "<boi> describe the image", to=(96, 128), impossible=FOURS),
+    Vlm("t5gemma2", t5gemma2, "<boi> describe the image", to=(96, 128), impossible=FOURS),
     Vlm("janus", janus),
     Vlm("deepseek_vl", deepseek_vl),
-    Vlm("deepseek_vl_hybrid", deepseek_vl_hybrid),
-    Vlm("ovis2", ovis2, token="<IMG_ATOM>"),
-    Vlm("aya_vision", aya_vision, token="<|IMG_PATCH|>"),
-    Vlm("cohere2_vision", cohere2_vision),
+    Vlm("deepseek_vl_hybrid", deepseek_vl_hybrid, options={"tower": "vision_model.embeddings"}),
+    Vlm("ovis2", ovis2, token="<IMG_ATOM>", impossible=ODD),
+    Vlm("aya_vision", aya_vision, token="<|IMG_PATCH|>", impossible=ODD),
+    Vlm("cohere2_vision", cohere2_vision, impossible=ODD),
     Vlm("perception_lm", perception_lm),
-    Vlm("got_ocr2", got_ocr2, "<imgpad> a cat", "<imgpad>"),
-    Vlm("fast_vlm", fast_vlm, to=(192, 256)),
-    Vlm("lfm2_vl", lfm2_vl),
-    Vlm("florence2", florence2, "describe the image", to=(192, 256)),
-    Vlm("qwen3_vl", qwen3_vl, "<|image_pad|> a cat", "<|image_pad|>"),
+    Vlm("got_ocr2", got_ocr2, "<imgpad> a cat", "<imgpad>", to=(64, 96)),
+    Vlm("fast_vlm", fast_vlm, to=(192, 256), impossible=((200, "192 px or 256 px"),)),
+    Vlm("lfm2_vl", lfm2_vl, fed=False),
+    Vlm(
+        "florence2",
+        florence2,
+        "describe the image",
+        to=(192, 256),
+        impossible=((352, "320 px"), (200, "192 px or 224 px")),
+    ),
+    Vlm("qwen3_vl", qwen3_vl, "<|image_pad|> a cat", "<|image_pad|>", options=REFERENCE, fed=False),
     Vlm("colqwen2", colqwen2, "", "<|image_pad|>"),
-    Vlm("molmo2", molmo2, token="<im_patch>"),
+    Vlm("molmo2", molmo2, token="<im_patch>", options=REFERENCE, fed=False),
     Vlm("blip_2", blip_2, "describe the image"),
     Vlm("instructblip", instructblip, "describe the image"),
     Vlm("kosmos2", kosmos2, "describe the image"),

@@ -1,0 +1,93 @@
+"""The table in docs/vlm.md: `python -m tests.vlm.page` runs every family and writes it."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from resize_pos.configs.keys import PLACES, PROCESSOR_KEYS, Kind
+from resize_pos.configs.values import ConfigEdit
+from tests.vlm.seen import FILES, Seen, keys, read, run
+from tests.vlm.zoo import FAMILIES, Vlm
+
+PAGE = Path(__file__).parents[2] / "docs" / "vlm.md"
+HEAD = (
+    "| family | follows the size | follows the token count | stays | runs at the new size |\n"
+    "|---|---|---|---|---|\n"
+)
+_TOKENS = {place.key for place in PLACES if place.kind is Kind.TOKENS}
+_TOKENS |= {key for key, kind, _ in PROCESSOR_KEYS if kind is Kind.TOKENS}
+_FOLLOW_TOKENS = {*_TOKENS, "num_position_embeddings", "num_patches"}
+_STAY = {*_TOKENS, "mm_tokens_per_image", "num_query_tokens", "video_seq_length"}
+
+
+def row(family: Vlm, source: Path, seen: Seen, before: int) -> str:
+    """Write the row of one family."""
+    edited = {(edit.file, edit.path) for edit in seen.edits}
+    stay = [
+        (file, path)
+        for file in FILES
+        if (source / file).exists()
+        for path in keys(read(source, file))
+        if path[-1] in _STAY and (file, path) not in edited
+    ]
+    tokens = [edit for edit in seen.edits if _follows_tokens(edit)]
+    sizes = [edit for edit in seen.edits if not _follows_tokens(edit)]
+    call = "".join(f"; {advice.file}: {advice.key}" for advice in seen.report.config_advice)
+    flags = " ".join([f"--to {family.to[0]}", *family.flags])
+    cells = [
+        family.name,
+        _shown([(edit.file, edit.path) for edit in sizes]),
+        _shown([(edit.file, edit.path) for edit in tokens]) + call,
+        _shown(stay),
+        f"`{flags}`: {before} → {seen.tokens} tokens",
+    ]
+    return "| " + " | ".join(cell or "–" for cell in cells) + " |"
+
+
+def _follows_tokens(edit: ConfigEdit) -> bool:
+    side = edit.path[-1] == "patch_size"  # Cohere's tokens per side
+    return edit.path[-1] in _FOLLOW_TOKENS or side
+
+
+def _shown(places: list[tuple[str, tuple[str, ...]]]) -> str:
+    by_file: dict[str, list[str]] = {}
+    for file, path in places:
+        by_file.setdefault(file.removesuffix(".json"), []).append(f"`{'.'.join(path)}`")
+    return "; ".join(f"{file}: {', '.join(found)}" for file, found in by_file.items())
+
+
+def rows_of(page: str) -> dict[str, str]:
+    """Read the rows of a page, by family."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    return {line.split("|")[1].strip(): line for line in lines[1:]}
+
+
+def main() -> None:
+    """Run every family and write the page's table anew."""
+    import torch
+
+    for name in ("nms", "qnms"):  # as tests/conftest.py: a torchvision beside a CPU build of torch
+        arguments = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define(f"torchvision::{name}", arguments)
+    from resize_pos.api import resize_checkpoint
+
+    rows = []
+    for family in FAMILIES:
+        with tempfile.TemporaryDirectory() as folder:
+            source = family.save(Path(folder) / family.name)
+            before, _ = run(family, source)
+            output = Path(folder) / "new"
+            report = resize_checkpoint(source, to=family.to[0], output=output, **family.options)
+            call = {advice.key: advice.after for advice in report.config_advice}
+            tokens, pixels = run(family, output, **call)
+            rows.append(row(family, source, Seen(report, tokens, pixels), before))
+            sys.stderr.write(rows[-1] + "\n")
+    text = PAGE.read_text(encoding="utf-8")
+    start, end = text.index(HEAD), text.rindex("|\n") + 2
+    PAGE.write_text(text[:start] + HEAD + "\n".join(rows) + "\n" + text[end:], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
