@@ -281,6 +281,7 @@ class _Machine:
         self._stack.append(PickledSequence(start, end, kind, items))
 
     def _counted(self, length: int, _: None, __: int, end: int) -> None:
+        self._room -= 1  # for the list of items
         items = [self._pop() for _i in range(length)]
         items.reverse()
         self._stack.append(PickledSequence(items[0].start, end, "tuple", items))

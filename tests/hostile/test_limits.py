@@ -1,0 +1,160 @@
+"""What a small file may cost: work in proportion to its size, and 64 MB plus 40 times its size."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resize_pos import inspect_checkpoint
+from resize_pos.containers.pickle.edit import encode_int, encode_str
+from resize_pos.core.errors import ResizePosError
+from tests.containers.test_hostile_pickles import archive, tensor
+
+NAN = b"G" + struct.pack(">d", float("nan"))
+
+
+def nan_keys(count: int) -> bytes:
+    one = tensor()
+    return b"\x80\x02}(" + b"".join(NAN + one for _ in range(count)) + b"u."
+
+
+def optimizers(count: int) -> bytes:
+    body = encode_str("state") + b"}" + encode_str("param_groups") + b"]"
+    each = b"".join(encode_str(f"o{i}") + b"}(" + body + b"u" for i in range(count))
+    return b"\x80\x02}(" + each + encode_str("pos_embed") + tensor() + b"u."
+
+
+def equal_hashes(count: int) -> bytes:
+    """Write integer keys that all have the same hash."""
+    keys = (((2**61 - 1) * i).to_bytes(16, "little", signed=True) for i in range(1, count + 1))
+    return b"\x80\x02}(" + b"".join(b"\x8a\x10" + key + b"N" for key in keys) + b"u."
+
+
+def repeated_builds(count: int) -> bytes:
+    return b"\x80\x02ccollections\nOrderedDict\n)R" + b"Nb" * count + b"."
+
+
+def repeated_puts(count: int) -> bytes:
+    return b"\x80\x04N" + b"\x94" * count + b"."
+
+
+def shared_tensor(count: int) -> bytes:
+    names = b"".join(encode_str(f"n{i}") + b"h\7" for i in range(count))
+    return b"\x80\x02" + tensor() + b"q\x070}(" + names + b"u."
+
+
+MANY: dict[str, Callable[[int], bytes]] = {
+    "keys that are not a number": nan_keys,
+    "optimizers": optimizers,
+    "keys with equal hashes": equal_hashes,
+    "states of one object": repeated_builds,
+    "memo entries of one value": repeated_puts,
+    "names of one tensor": shared_tensor,
+}
+
+
+def calls(look: Callable[[], object]) -> int:
+    """Count the function calls, those of built-in functions included."""
+    count = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        look()
+    except ResizePosError:
+        pass
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def require_linear(look: Callable[[int], object]) -> None:
+    look(50)  # imports and caches
+    small, large = calls(lambda: look(200)), calls(lambda: look(800))
+    assert large < 4.5 * small, (small, large)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_work_grows_with_the_file(name: str, tmp_path: Path) -> None:
+    def look(count: int) -> None:
+        with contextlib.suppress(ResizePosError):
+            inspect_checkpoint(archive(tmp_path / f"{count}.pth", MANY[name](count)))
+
+    require_linear(look)
+
+
+def safetensors(path: Path, names: list[str], shape: tuple[int, ...]) -> Path:
+    size = 4
+    for length in shape:
+        size *= length
+    header = {
+        name: {"dtype": "F32", "shape": list(shape), "data_offsets": [i * size, (i + 1) * size]}
+        for i, name in enumerate(names)
+    }
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(size * len(names)))
+    return path
+
+
+@pytest.mark.parametrize("name", ["m{}.pos_embed", "blocks.{}.mlp.weight"])
+def test_work_grows_with_the_number_of_names(name: str, tmp_path: Path) -> None:
+    def look(count: int) -> None:
+        names = [name.format(i) for i in range(count)]
+        inspect_checkpoint(safetensors(tmp_path / f"{count}.safetensors", names, (1, 17, 1)))
+
+    require_linear(look)
+
+
+MEASURE = """
+import re, resource, sys
+from pathlib import Path
+from resize_pos import inspect_checkpoint
+from resize_pos.core.errors import ResizePosError
+import resize_pos.containers.torch.zip_checkpoint, resize_pos.planning.locate
+def status(field):
+    return int(re.search(field + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+path = Path(sys.argv[1])
+allowed = (64 << 20) + 40 * path.stat().st_size
+resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + allowed,) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+before = status("VmRSS")
+try:
+    inspect_checkpoint(path)
+except ResizePosError as error:
+    print(error.message[:200])
+print((status("VmHWM") - before) / path.stat().st_size)
+"""
+
+HEAVY: dict[str, Callable[[], bytes]] = {
+    "one-byte values": lambda: b"\x80\x02](" + b"N" * 3_000_000 + b"e.",
+    "empty lists": lambda: b"\x80\x02](" + b"]" * 3_000_000 + b"e.",
+    "pairs": lambda: b"\x80\x02}(" + b"NN" * 1_500_000 + b"u.",
+    "marks": lambda: b"\x80\x02" + b"(" * 3_000_000 + b".",
+    "memo entries": lambda: b"\x80\x04N" + b"\x94" * 3_000_000 + b".",
+    "nested tuples": lambda: b"\x80\x02N" + b"\x85" * 3_000_000 + b".",
+    "small numbers": lambda: b"\x80\x02](" + encode_int(7) * 1_500_000 + b"e.",
+    "keys that are not a number": lambda: nan_keys(2000),
+    "optimizers": lambda: optimizers(10_000),
+    "keys with equal hashes": lambda: equal_hashes(50_000),
+    "high memo number": lambda: b"\x80\x02Nr" + b"\xff" * 4 + b"p" + b"9" * 4000 + b"\n.",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("name", HEAVY)
+def test_memory_is_a_multiple_of_the_file(name: str, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.pth", HEAVY[name]())
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
