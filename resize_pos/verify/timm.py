@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _OPERATORS = ("torchvision::nms", "torchvision::qnms")
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _HEADS = ("head.weight", "head.fc.weight", "classifier.weight")
+# These arguments of timm.create_model load files or download.
+_LOADERS = frozenset(
+    {"checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"}
+)
 _STEMS = ("patch_embed.proj.weight", "patch_embed.projection.weight", "stem.conv1.weight")
 
 
@@ -137,6 +141,11 @@ def _argument(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.isidentifier():
         raise UsageError(f"--model-arg {text!r} is not KEY=VALUE.", hint="such as depth=4")
+    if key in _LOADERS:
+        raise UsageError(
+            f"--model-arg {key} would make timm load other weights; it is not accepted.",
+            hint="the weights are those of the checkpoint that is verified.",
+        )
     try:
         return key, ast.literal_eval(value)
     except (ValueError, SyntaxError):

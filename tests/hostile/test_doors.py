@@ -6,6 +6,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from resize_pos.core.errors import UsageError
+from resize_pos.verify.timm import ModelSpec
+
 PACKAGE = Path(__file__).parents[2] / "resize_pos"
 
 MODULES = {
@@ -96,3 +101,9 @@ def test_the_search_finds_doors(tmp_path: Path) -> None:
     assert set(doors(tmp_path / "x.py")) == {
         *("pickle", "system", "literal_eval", "eval", "load", "popen")
     }
+
+
+@pytest.mark.parametrize("name", ["checkpoint_path", "pretrained", "pretrained_cfg"])
+def test_no_argument_makes_timm_load_a_file(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--model-arg {name}"):
+        ModelSpec.parse("timm:vit_tiny_patch16_224", [f"{name}=evil.pth"])
