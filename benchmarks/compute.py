@@ -29,7 +29,7 @@ def main() -> None:
         name: container.peek(name, 0, container.tensors[name].nbytes)
         for name in (step.table.name for step in plan.changes)
     }
-    tables = transformed(container, plan.changes, data, "cpu")
+    tables = transformed(container, plan, data, "cpu")
     between = time.perf_counter()
     measured(container, plan.steps, tables, (), draw=False)
     ended = time.perf_counter()

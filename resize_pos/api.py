@@ -209,8 +209,8 @@ def resize_state_dict(
     **options: Unpack[Options],
 ) -> dict[str, torch.Tensor]:
     """Transfer tensors in memory; every tensor that is not resized is passed through as it is."""
+    from resize_pos.planning.value_checks import require_finite, require_plausible
     from resize_pos.transforms.execute import transform
-    from resize_pos.verify.output_check import require_finite, require_plausible
 
     request = Request.make(to=to, **options)
     infos = {name: _info(name, tensor) for name, tensor in state_dict.items()}

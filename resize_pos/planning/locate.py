@@ -33,8 +33,11 @@ _MOST_NAMES = 100_000  # some 30 MB
 
 
 def locate_in(container: Container, request: Request) -> Located:
-    """Find the position tables of an opened checkpoint."""
-    return locate_tables(Surroundings.of(container, request))
+    """Find the position tables of an opened checkpoint; squares that were assumed are checked."""
+    from resize_pos.planning.value_checks import check_assumed_squares
+
+    located = locate_tables(Surroundings.of(container, request))
+    return check_assumed_squares(located, container.read)
 
 
 def locate_tables(around: Surroundings) -> Located:

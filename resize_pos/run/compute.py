@@ -16,6 +16,12 @@ from resize_pos.core.operations import Lengthen, Rebuild, ResampleKernel, SetLen
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step
+from resize_pos.planning.plan import Plan
+from resize_pos.planning.value_checks import (
+    require_finite,
+    require_plausible,
+    tables_assumed_square,
+)
 from resize_pos.quality.measures.catalogue import Limit, Measured
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.sampling import spread
@@ -25,7 +31,6 @@ from resize_pos.quality.verdict import Check, Level, judge, judge_limits
 from resize_pos.report.groups import grouped
 from resize_pos.report.report import TableReport
 from resize_pos.transforms.execute import transform_all
-from resize_pos.verify.output_check import require_finite, require_plausible
 
 MOST_MEASURED = 32  # of tables that go through the same; no published model has more of a kind
 _LARGEST_DRAWN = 1e100  # norms of larger values overflow
@@ -39,18 +44,18 @@ class Tables:
     after: Mapping[str, NDArray[Any]]
 
 
-def transformed(
-    container: Container, changes: Sequence[Step], data: Mapping[str, bytes], device: str
-) -> Tables:
+def transformed(container: Container, plan: Plan, data: Mapping[str, bytes], device: str) -> Tables:
     """Carry out every step on the bytes that were read for it."""
     before: dict[str, NDArray[Any]] = {}
-    for step in changes:
+    for step in plan.changes:
         name = step.name
         info = container.tensors[name]
         before[name] = np.frombuffer(data[name], numpy_dtype(info.dtype)).reshape(info.shape)
         require_finite(name, before[name], container.path.name)
-        require_plausible(step.table, before[name])
-    return Tables(before, transform_all(changes, before, device))
+    for table in tables_assumed_square(plan):
+        values = before[table.name] if table.name in before else container.read(table.name)
+        require_plausible(table, values)
+    return Tables(before, transform_all(plan.changes, before, device))
 
 
 def measured(

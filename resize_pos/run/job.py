@@ -93,6 +93,10 @@ def run(job: Job) -> Report:
         require_other_place(source.path, output, folder=folder)
     if not job.dry_run:
         _require_device(job.device)
+    if job.dry_run or not plan.changes:  # otherwise they are checked when they are transformed
+        from resize_pos.planning.value_checks import require_sound_values
+
+        require_sound_values(plan, lambda name: _bytes_of(container, name), container.path.name)
     report = Report(
         Path(job.source),
         output,
@@ -186,7 +190,7 @@ def _convert(
                 transformed,
             )
 
-            arrays = tables.keep(lambda: transformed(container, plan.changes, data, job.device))
+            arrays = tables.keep(lambda: transformed(container, plan, data, job.device))
             return measured(container, plan.steps, arrays, job.limits, draw=job.draw)
 
         # The kernel copies bytes while another thread computes the tables, then their measures.

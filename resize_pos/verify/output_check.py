@@ -6,56 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.configs.model_types import config_models
 from resize_pos.configs.read import ConfigSize, Document, config_sizes
 from resize_pos.containers.base import Container
-from resize_pos.core.errors import GeometryError, OutputError, TableError
+from resize_pos.core.errors import OutputError
 from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, SetLength
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.families.tables import Action, PositionTable, Step, stored_grid
-from resize_pos.planning.grid_solver import ONLY_SQUARE, Candidate, Reading, readings
+from resize_pos.families.tables import Action, Step, stored_grid
 from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import planned_geometry, recorded_geometry
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.smoothness import contradiction
-
-
-def require_finite(name: str, array: NDArray[Any], where: str) -> None:
-    """Refuse NaN and Inf, with a count and the first place."""
-    bad = ~np.isfinite(array)
-    if bad.any():
-        first = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise TableError(
-            f"{where}: {name} holds {int(bad.sum())} values that are NaN or Inf, the first at "
-            f"{list(first)}.",
-            hint="the checkpoint is damaged or diverged in training; nothing was written.",
-        )
-
-
-_USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four registers
-
-
-def require_plausible(table: PositionTable, array: NDArray[Any]) -> None:
-    """Hold a grid that was taken for square, for want of evidence, against the values."""
-    if ONLY_SQUARE not in table.evidence:
-        return
-    if table.layout.blocks(array.shape).cells * table.frames > 1:
-        return
-    prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
-    taken = Reading(prefix, table.grid, suffix)
-    rows = table.layout.rows(array.shape)
-    others = {Candidate(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
-    pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
-    words = contradiction(array, table.layout, taken, readings(rows, pairs))
-    if words is not None:
-        raise GeometryError(
-            f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",
-            hint="state the grid with --from-grid HxW or --from SIZE (height × width).",
-        )
+from resize_pos.planning.value_checks import require_finite
 
 
 def check_output(

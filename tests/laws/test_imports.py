@@ -98,10 +98,33 @@ def loaded_after(*words: str) -> set[str]:
     return set(names)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["inspect"], ["-n", "--to", "384"]])
-def test_a_look_imports_neither_torch_nor_numpy(words: list[str], vit_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "config"),
+    [
+        (["--help"], False),
+        (["inspect"], True),
+        (["inspect", "--from", "64"], False),
+        (["-n", "--to", "384"], True),
+        (["-n", "--to", "384", "--from", "64"], False),
+    ],
+)
+def test_a_look_imports_neither_torch_nor_numpy(
+    words: list[str], config: bool, vit_file: Path
+) -> None:
+    """A size that a flag or a config states settles the grid together with the patch kernel."""
+    if config:
+        (vit_file.parent / "config.json").write_text('{"image_size": 64}')
     names = loaded_after(*words, *([] if words == ["--help"] else [str(vit_file)]))
     assert not names & (HEAVY | {"numpy", "ml_dtypes", "safetensors"})
+
+
+@pytest.mark.parametrize("words", [["inspect"], ["-n", "--to", "384"]])
+def test_a_look_compares_an_assumed_square_with_the_values(
+    words: list[str], vit_file: Path
+) -> None:
+    """Nothing but the row count speaks for 4×4: the values are read, for which numpy is needed."""
+    names = loaded_after(*words, str(vit_file))
+    assert "numpy" in names and not names & (HEAVY | {"numpy.ma", "safetensors"})
 
 
 def test_a_conversion_on_the_cpu_imports_neither_torch_nor_timm(vit_file: Path) -> None:

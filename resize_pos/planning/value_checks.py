@@ -1,0 +1,134 @@
+"""Refusals that need a table's values: NaN, a wrong guess of the grid, a buffer of unknown origin.
+
+A dry run and the real run make the same checks. Names and shapes are enough for most plans, and
+the check for NaN needs no numpy. A grid that is only "the only square that fits" is compared with
+the values, and a buffer with its formula; only those two cases import numpy.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.core.errors import GeometryError, TableError
+from resize_pos.core.operations import Rebuild
+from resize_pos.core.tensors import numpy_dtype
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action, Located, PositionTable, Step, Unsettled
+from resize_pos.planning.grid_solver import ONLY_SQUARE, Candidate, Reading, readings
+from resize_pos.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four registers
+
+_FLOATS = {"F32": "f", "F64": "d"}
+_EXPONENTS = {"F16": ("H", 0x7C00), "BF16": ("H", 0x7F80), "F8_E5M2": ("B", 0x7C)}  # all ones: NaN
+_NANS = {"F8_E4M3": (0x7F, 0xFF), "F8_E5M2FNUZ": (0x80,), "F8_E4M3FNUZ": (0x80,)}
+
+
+def require_sound_values(plan: Plan, data: Callable[[str], bytes], where: str) -> None:
+    """Refuse what the real run would refuse on reading the tables; `data` gives their bytes."""
+    for step in plan.changes:
+        if not _all_finite(step.tensor.dtype, data(step.name)):
+            require_finite(step.name, _as_array(step, data), where)
+    for table in tables_assumed_square(plan):
+        require_plausible(table, _as_array(table, data))
+    for step in plan.changes:
+        if isinstance(step.operation, Rebuild):
+            from resize_pos.transforms.execute import transform
+
+            transform(step, _as_array(step, data))
+
+
+def tables_assumed_square(plan: Plan) -> Iterator[PositionTable]:
+    """List the tables for which a wrong guess of the grid would make the plan wrong.
+
+    A table that is kept because it "has" the target already is one of them.
+    """
+    for step in plan.steps:
+        kept_at_target = plan.request.to_image and step.table.role is Role.ABSOLUTE
+        matters = step.action is not Action.KEEP or kept_at_target
+        if ONLY_SQUARE in step.table.evidence and step.state is None and matters:
+            yield step.table
+
+
+def check_assumed_squares(located: Located, read: Callable[[str], NDArray[Any]]) -> Located:
+    """Move tables whose values contradict the square that was assumed to the unsettled ones."""
+    tables, unsettled = [], []
+    for table in located.tables:
+        try:
+            if ONLY_SQUARE in table.evidence:
+                require_plausible(table, read(table.name))
+            tables.append(table)
+        except GeometryError as error:
+            unsettled.append(Unsettled(table.tensor, table.family, error))
+    if not unsettled:
+        return located
+    return replace(located, tables=tuple(tables), unsettled=(*located.unsettled, *unsettled))
+
+
+def require_finite(name: str, values: NDArray[Any], where: str) -> None:
+    """Refuse NaN and Inf, with a count and the first place."""
+    import numpy as np
+
+    bad = ~np.isfinite(values)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise TableError(
+            f"{where}: {name} holds {int(bad.sum())} values that are NaN or Inf, the first at "
+            f"{list(first)}.",
+            hint="the checkpoint is damaged or diverged in training; nothing was written.",
+        )
+
+
+def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
+    """Refuse a grid that was assumed to be square if the values contradict it."""
+    if ONLY_SQUARE not in table.evidence:
+        return
+    if table.layout.blocks(values.shape).cells * table.frames > 1:
+        return
+    from resize_pos.planning.smoothness import contradiction
+
+    prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
+    taken = Reading(prefix, table.grid, suffix)
+    rows = table.layout.rows(values.shape)
+    others = {Candidate(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
+    pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
+    words = contradiction(values, table.layout, taken, readings(rows, pairs))
+    if words is not None:
+        raise GeometryError(
+            f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",
+            hint="state the grid with --from-grid HxW or --from SIZE (height × width).",
+        )
+
+
+def _as_array(source: Step | PositionTable, data: Callable[[str], bytes]) -> NDArray[Any]:
+    import numpy as np
+
+    info = source.tensor
+    return np.frombuffer(data(info.name), numpy_dtype(info.dtype)).reshape(info.shape)
+
+
+def _all_finite(dtype: str, data: bytes) -> bool:
+    """Whether little-endian data holds neither NaN nor Inf; integers never do."""
+    if dtype in _FLOATS:
+        values = _numbers(_FLOATS[dtype], data)
+        # NaN and Inf survive a sum. A sum of finite values can overflow: then look at each.
+        return math.isfinite(sum(values)) or all(map(math.isfinite, values))
+    if dtype in _EXPONENTS:
+        code, exponent = _EXPONENTS[dtype]
+        return all(value & exponent != exponent for value in set(_numbers(code, data)))
+    return not set(data).intersection(_NANS.get(dtype, ()))
+
+
+def _numbers(code: str, data: bytes) -> array[Any]:
+    values: array[Any] = array(code, data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
