@@ -279,8 +279,8 @@ def test_an_unknown_mode_is_a_usage_error() -> None:
 
 def test_a_plain_vit_is_planned_without_reading_it(tmp_path: Path) -> None:
     path = write_safetensors(tmp_path / "vit.safetensors", vit(6, 6, channels=CHANNELS))
-    assert "numpy" not in loaded_after("inspect", str(path))
-    assert "numpy" not in loaded_after(str(path), "--to", "160", "-n")
+    assert "numpy" not in loaded_after("inspect", str(path), "--from", "96")
+    assert "numpy" not in loaded_after(str(path), "--from", "96", "--to", "160", "-n")
 
 
 def whisper(length: int, channels: int = CHANNELS) -> dict[str, NDArray[Any]]:
@@ -358,7 +358,7 @@ def test_a_plain_folder_and_a_plain_torch_file_are_planned_without_reading_them(
         {name: torch.from_numpy(array) for name, array in tensors.items()}, tmp_path / "v.pt"
     )
     for path in (folder, tmp_path / "v.pt"):
-        assert "numpy" not in loaded_after(f"{path}", "--to", "160", "-n")
+        assert "numpy" not in loaded_after(f"{path}", "--from", "96", "--to", "160", "-n")
 
 
 def test_a_fixed_table_is_found_in_a_folder_and_out_of_order_in_a_torch_file(
