@@ -27,7 +27,7 @@ from resize_pos.planning.plan import make_plan
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.table_health import Health
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
-from resize_pos.report.groups import likeness
+from resize_pos.report.groups import group_key
 from resize_pos.report.report import Report
 from resize_pos.run.job import Job, run
 
@@ -99,7 +99,7 @@ def _draw(container: Container, located: Located) -> dict[str, TablePictures]:
     """Compute what there is to see of each kind of table; of several alike, of the first."""
     from resize_pos.quality.pictures import picture_table
 
-    first = {likeness(table): table for table in reversed(located.tables)}
+    first = {group_key(table): table for table in reversed(located.tables)}
     return {
         table.name: picture_table(table, container.read(table.name))
         for table in first.values()

@@ -21,9 +21,9 @@ from resize_pos.report.groups import (
     and_alike,
     change_words,
     extent_words,
+    group_key,
     grouped,
     kept_rows,
-    likeness,
     reasons_in_words,
     treatment_words,
 )
@@ -200,7 +200,7 @@ def _alike(inspection: Inspection) -> Iterable[Sequence[PositionTable]]:
     for table in inspection.located.tables:
         health = inspection.health.get(table.name)
         found = None if health is None else (health.detail, health.signs)
-        groups.setdefault((*likeness(table), found), []).append(table)
+        groups.setdefault((*group_key(table), found), []).append(table)
     return groups.values()
 
 

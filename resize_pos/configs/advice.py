@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resize_pos.configs.read import ConfigFiles, Document, library_of
+from resize_pos.configs.read import ConfigFiles, library_of
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
 from resize_pos.configs.vision_language import tokens_of
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import Document
 from resize_pos.core.request import Request
 from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import Action, Step

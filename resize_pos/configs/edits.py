@@ -9,12 +9,12 @@ from resize_pos.configs.keys import (
     PLACES,
     RESOLUTION_KEYS,
     SQUARE_ONLY,
-    Kind,
+    ConfigPlace,
+    KeyKind,
     Library,
-    Place,
 )
 from resize_pos.configs.processors import plan_processor_edits, processor_size
-from resize_pos.configs.read import NO_CONFIG, Document, as_size, follow, library_of, stated
+from resize_pos.configs.read import NO_CONFIG, as_size, follow, library_of, stated
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
 from resize_pos.configs.vision_language import (
     Tokens,
@@ -26,7 +26,7 @@ from resize_pos.configs.vision_language import (
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, grid_of
-from resize_pos.core.json_edit import replace_value
+from resize_pos.core.json_edit import Document, replace_value
 
 
 def plan_config_edits(
@@ -48,7 +48,7 @@ def complete(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
     config = documents.get("config.json", {})
     if transfer.to_grid is None and transfer.asked is not None:
         transfer = _sized_by_processor(documents, transfer)
-    found = [(item.path, as_size(item.value)) for item in _found(documents, {Kind.SIZE})]
+    found = [(item.path, as_size(item.value)) for item in _found(documents, {KeyKind.SIZE})]
     if transfer.from_size is None and transfer.to_size is not None:
         transfer = replace(transfer, from_size=next((s for _, s in found if s), None))
     named = [(path, size) for path, size in found if transfer.states(size)]
@@ -98,7 +98,7 @@ def apply_edits(text: str, edits: Sequence[ConfigEdit]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    place: Place
+    place: ConfigPlace
     path: tuple[str, ...]
     value: object
 
@@ -108,7 +108,7 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         yield from _size_edits(documents, transfer)
         return
     # A tower without a table has no size in its config, but its tokens are counted there.
-    kinds = set(Kind) - {Kind.LENGTH, Kind.WINDOW} if transfer.tables else {Kind.TOKENS}
+    kinds = set(KeyKind) - {KeyKind.LENGTH, KeyKind.WINDOW} if transfer.tables else {KeyKind.TOKENS}
     found = _found(documents, kinds)
     if transfer.to_size is None:
         # Nothing can be said in pixels; a file that needs it would be left at the old size.
@@ -125,12 +125,12 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         )
     if not transfer.tables:
         return
-    telling = (Kind.SIZE, Kind.CELLS, Kind.WIDTH)
+    telling = (KeyKind.SIZE, KeyKind.CELLS, KeyKind.WIDTH)
     stated_in = {item.place.file for item in found if item.place.kind in telling}
     yield from _missing(documents, stated_in, transfer)
 
 
-def _found(documents: Mapping[str, Document], kinds: Collection[Kind]) -> list[_Found]:
+def _found(documents: Mapping[str, Document], kinds: Collection[KeyKind]) -> list[_Found]:
     places = (place for place in PLACES if place.kind in kinds)
     return [_Found(place, *each) for place in places for each in stated(place, documents)]
 
@@ -139,7 +139,7 @@ def _size_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterat
     """Set the size that was asked for where no table has a grid: Swin follows a window."""
     if transfer.to_size is None:
         return
-    found = _found(documents, {Kind.SIZE})
+    found = _found(documents, {KeyKind.SIZE})
     for file in dict.fromkeys(item.place.file for item in found):
         of_file = [item for item in found if item.place.file == file]
         yield from _edits_of_file(of_file, transfer, documents[file])
@@ -165,12 +165,12 @@ def _require_own_table(document: Document, transfer: Transfer) -> None:
 def _edits_of_file(
     found: Sequence[_Found], transfer: Transfer, document: Document
 ) -> Iterator[ConfigEdit]:
-    sizes = [item for item in found if item.place.kind is Kind.SIZE]
+    sizes = [item for item in found if item.place.kind is KeyKind.SIZE]
     # A model with two towers states two sizes: only the one that the table has is meant. If none
     # is stated, the config was wrong before, and what it states is set right.
     some_match = any(transfer.states(as_size(item.value)) for item in sizes)
     for item in found:
-        if item.place.kind is Kind.SIZE:
+        if item.place.kind is KeyKind.SIZE:
             matches = transfer.states(as_size(item.value))
             if some_match and not matches and not item.place.always:
                 continue
@@ -190,11 +190,11 @@ def _not_square(model: str, transfer: Transfer) -> GeometryError:
     )
 
 
-def _fits_square(kind: Kind, transfer: Transfer) -> bool:
+def _fits_square(kind: KeyKind, transfer: Transfer) -> bool:
     assert transfer.to_size is not None and transfer.to_grid is not None
-    if kind is Kind.SIZE:
+    if kind is KeyKind.SIZE:
         return transfer.to_size.height == transfer.to_size.width
-    return transfer.to_grid.is_square or kind in (Kind.TOKENS, Kind.MULTIPLES)
+    return transfer.to_grid.is_square or kind in (KeyKind.TOKENS, KeyKind.MULTIPLES)
 
 
 def _square_only(document: Document, path: tuple[str, ...], library: Library) -> str | None:
@@ -295,7 +295,7 @@ def _window_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iter
         return
     found = False
     for place in PLACES:
-        if place.kind is Kind.WINDOW:
+        if place.kind is KeyKind.WINDOW:
             for path, value in stated(place, documents):
                 after = new_value(place.kind, value, transfer)
                 if after is not None:
@@ -311,7 +311,7 @@ def _window_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iter
 def _length_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
     lengths = transfer.lengths
     for place in PLACES:
-        if place.kind is Kind.LENGTH:
+        if place.kind is KeyKind.LENGTH:
             for path, value in stated(place, documents):
                 # RoBERTa's config counts the reserved rows and OPT's does not: the value tells.
                 if type(value) is int and value in lengths:

@@ -1,8 +1,8 @@
 """Where config files state a resolution or a length, as data; `configs/edits.py` reads the table.
 
-A place is a key in a section of a file. What its value means is its `Kind`; whether it is touched
-is decided from that value, not from the name of the model, wherever the value can tell. The
-`pretrain_image_size` of ViTDet, SegGPT and SAM 3 is no place: it says how the weights were made.
+A place is a key in a section of a file. Its `KeyKind` says what the value means. Wherever the value
+can tell, it decides whether the key is changed; the name of the model does not. The
+`pretrain_image_size` of ViTDet, SegGPT and SAM 3 is not listed: it says how the weights were made.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from dataclasses import field
 from enum import StrEnum
 
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.json_edit import KeyPath
 
-Section = tuple[str, ...]
 
-
-class Kind(StrEnum):
+class KeyKind(StrEnum):
     """What a value counts."""
 
     SIZE = "size"  # pixels: N, [h, w], [channels, h, w] or {"height": h, "width": w}
@@ -43,21 +42,21 @@ class Library(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConfigPlace:
     """A key that states a resolution or a length."""
 
     library: Library
     file: str
-    sections: tuple[Section, ...]
+    sections: tuple[KeyPath, ...]
     key: str
-    kind: Kind
+    kind: KeyKind
     source: str
     models: frozenset[str] = field(default_factory=frozenset)  # model_types; empty: any
     always: bool = False  # set even when it does not state the size of the table
 
 
-_ROOT: Section = ()
-_IMAGE: tuple[Section, ...] = (
+_ROOT: KeyPath = ()
+_IMAGE: tuple[KeyPath, ...] = (
     ("vision_config",),
     _ROOT,
     ("encoder",),
@@ -66,90 +65,102 @@ _IMAGE: tuple[Section, ...] = (
     ("image_config",),
     ("high_res_vision_config",),
 )
-_TEXT: tuple[Section, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
+_TEXT: tuple[KeyPath, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
 _SAM = frozenset({"sam", "sam_hq"})
 SPECTROGRAM = "audio-spectrogram-transformer"
 
 
-def _hf(key: str, kind: Kind, source: str, *models: str, sections: object = _IMAGE) -> Place:
+def _hf(
+    key: str, kind: KeyKind, source: str, *models: str, sections: object = _IMAGE
+) -> ConfigPlace:
     assert isinstance(sections, tuple)
-    return Place(Library.HF, "config.json", sections, key, kind, source, frozenset(models))
+    return ConfigPlace(Library.HF, "config.json", sections, key, kind, source, frozenset(models))
 
 
-def _length(file: str, section: Section, key: str, source: str) -> Place:
-    return Place(Library.HF, file, (section,), key, Kind.LENGTH, source)
+def _length(file: str, section: KeyPath, key: str, source: str) -> ConfigPlace:
+    return ConfigPlace(Library.HF, file, (section,), key, KeyKind.LENGTH, source)
 
 
-PLACES: tuple[Place, ...] = (
-    _hf("window_size", Kind.WINDOW, "transformers models/swin/configuration_swin.py; donut, clap"),
-    Place(
+PLACES: tuple[ConfigPlace, ...] = (
+    _hf(
+        "window_size", KeyKind.WINDOW, "transformers models/swin/configuration_swin.py; donut, clap"
+    ),
+    ConfigPlace(
         Library.TIMM,
         "config.json",
         (("model_args",),),
         "window_size",
-        Kind.WINDOW,
+        KeyKind.WINDOW,
         "timm/models/swin_transformer.py: window_size",
     ),
-    _hf("image_size", Kind.SIZE, "transformers models/vit/configuration_vit.py; clip, siglip, …"),
-    _hf("img_size", Kind.SIZE, "Swin, EVA and RADIO repositories with code of their own"),
-    _hf("force_image_size", Kind.SIZE, "InternVL internvl_chat/tools/resize_pos_embed.py:18"),
-    _hf("input_size", Kind.SIZE, "models/layoutlmv3/configuration_layoutlmv3.py:95", "layoutlmv3"),
+    _hf(
+        "image_size", KeyKind.SIZE, "transformers models/vit/configuration_vit.py; clip, siglip, …"
+    ),
+    _hf("img_size", KeyKind.SIZE, "Swin, EVA and RADIO repositories with code of their own"),
+    _hf("force_image_size", KeyKind.SIZE, "InternVL internvl_chat/tools/resize_pos_embed.py:18"),
+    _hf(
+        "input_size", KeyKind.SIZE, "models/layoutlmv3/configuration_layoutlmv3.py:95", "layoutlmv3"
+    ),
     _hf(
         "crop_size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "models/vjepa2/configuration_vjepa2.py:65; phi4_multimodal:61",
         "vjepa2",
         "phi4_multimodal_vision",
     ),
     _hf(
-        "max_img_size", Kind.SIZE, "models/radio/configuration_radio.py:79; tvp:67", "radio", "tvp"
+        "max_img_size",
+        KeyKind.SIZE,
+        "models/radio/configuration_radio.py:79; tvp:67",
+        "radio",
+        "tvp",
     ),
     _hf(
         "num_mel_bins",
-        Kind.HEIGHT,
+        KeyKind.HEIGHT,
         "models/audio_spectrogram_transformer/modeling…:72-87: frequency × time",
         SPECTROGRAM,
         sections=(_ROOT,),
     ),
     _hf(
         "max_length",
-        Kind.WIDTH,
+        KeyKind.WIDTH,
         "models/audio_spectrogram_transformer/modeling…:72-87: frequency × time",
         SPECTROGRAM,
         sections=(_ROOT,),
     ),
     _hf(
         "image_size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "models/sam/configuration_sam.py: the prompt encoder has a copy",
         *_SAM,
         sections=(("prompt_encoder_config",),),
     ),
     _hf(
         "image_embedding_size",
-        Kind.GRID,
+        KeyKind.GRID,
         "models/sam/configuration_sam.py: image_size // patch_size, stored",
         *_SAM,
         sections=(("prompt_encoder_config",),),
     ),
     _hf(
         "num_patches",
-        Kind.CELLS,
+        KeyKind.CELLS,
         "models/siglip2/configuration_siglip2.py:109",
         "siglip2_vision_model",
     ),
     _hf(
         "num_position_embeddings",
-        Kind.CELLS,
+        KeyKind.CELLS,
         "models/qwen3_vl/configuration_qwen3_vl.py:54; molmo2",
     ),
-    _hf("image_num_pos", Kind.CELLS, "models/molmo2/configuration_molmo2.py:63, released files"),
-    _hf("image_default_input_size", Kind.SIZE, "models/molmo2/configuration_molmo2.py:61"),
-    _hf("pos_emb_height", Kind.GRID_HEIGHT, "models/kimi_k25/configuration_kimi_k25.py:45"),
-    _hf("pos_emb_width", Kind.GRID_WIDTH, "models/kimi_k25/configuration_kimi_k25.py:46"),
+    _hf("image_num_pos", KeyKind.CELLS, "models/molmo2/configuration_molmo2.py:63, released files"),
+    _hf("image_default_input_size", KeyKind.SIZE, "models/molmo2/configuration_molmo2.py:61"),
+    _hf("pos_emb_height", KeyKind.GRID_HEIGHT, "models/kimi_k25/configuration_kimi_k25.py:45"),
+    _hf("pos_emb_width", KeyKind.GRID_WIDTH, "models/kimi_k25/configuration_kimi_k25.py:46"),
     _hf(
         "image_sizes",
-        Kind.SIDES,
+        KeyKind.SIDES,
         "openvla/openvla-7b config.json, modeling_prismatic.py: one per featurizer",
         "openvla",
         "prismatic",
@@ -157,85 +168,87 @@ PLACES: tuple[Place, ...] = (
     ),
     _hf(
         "img_size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "models/timm_wrapper: arguments of timm's constructor; perception_lm",
         "timm_wrapper",
         sections=(("vision_config", "model_args"),),
     ),
     _hf(
         "num_patches",
-        Kind.GRID,
+        KeyKind.GRID,
         "models/janus/configuration_janus.py:92,144: the side of the generated image",
         "janus",
         sections=(("vq_config",),),
     ),
-    _hf("image_seq_length", Kind.TOKENS, "models/llava/configuration_llava.py:73; internvl:117"),
+    _hf("image_seq_length", KeyKind.TOKENS, "models/llava/configuration_llava.py:73; internvl:117"),
     _hf(
-        "num_image_tokens", Kind.TOKENS, "models/paligemma: text_config and vision_config; janus:58"
+        "num_image_tokens",
+        KeyKind.TOKENS,
+        "models/paligemma: text_config and vision_config; janus:58",
     ),
     _hf(
         "num_image_tokens",
-        Kind.TOKENS,
+        KeyKind.TOKENS,
         "models/paligemma/configuration_paligemma.py",
         sections=(("text_config",),),
     ),
-    _hf("image_grid_pinpoints", Kind.MULTIPLES, "models/llava_next/configuration_llava_next.py"),
+    _hf("image_grid_pinpoints", KeyKind.MULTIPLES, "models/llava_next/configuration_llava_next.py"),
     _hf(
         "max_position_embeddings",
-        Kind.LENGTH,
+        KeyKind.LENGTH,
         "models/bert:59 rows; roberta:71 rows with 2 reserved; opt:53 rows without the 2",
         sections=_TEXT,
     ),
-    _hf("n_positions", Kind.LENGTH, "models/gpt2/modeling_gpt2.py:493", sections=_TEXT),
-    _hf("n_ctx", Kind.LENGTH, "GPT-2 configs before transformers 4.6", sections=_TEXT),
-    _hf("max_source_positions", Kind.LENGTH, "models/whisper:571", sections=_TEXT),
-    _hf("max_target_positions", Kind.LENGTH, "models/whisper:678", sections=_TEXT),
+    _hf("n_positions", KeyKind.LENGTH, "models/gpt2/modeling_gpt2.py:493", sections=_TEXT),
+    _hf("n_ctx", KeyKind.LENGTH, "GPT-2 configs before transformers 4.6", sections=_TEXT),
+    _hf("max_source_positions", KeyKind.LENGTH, "models/whisper:571", sections=_TEXT),
+    _hf("max_target_positions", KeyKind.LENGTH, "models/whisper:678", sections=_TEXT),
     _length("tokenizer_config.json", _ROOT, "model_max_length", "tokenization_utils_base.py"),
     _length("generation_config.json", _ROOT, "max_length", "generation/configuration_utils.py"),
     _length("tokenizer.json", ("truncation",), "max_length", "tokenizers: truncation"),
     _length("sentence_bert_config.json", _ROOT, "max_seq_length", "sentence-transformers"),
-    Place(
+    ConfigPlace(
         Library.TIMM,
         "config.json",
         (("model_args",),),
         "img_size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "timm/models/_hub.py:185",
         always=True,
     ),
-    Place(
+    ConfigPlace(
         Library.TIMM,
         "config.json",
         (("pretrained_cfg",), _ROOT),  # at the root in files of before timm 0.9
         "input_size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "timm/models/_hub.py:158-187",
         always=True,  # save_for_hf writes the default one, whatever the model was built with
     ),
-    Place(
+    ConfigPlace(
         Library.OPEN_CLIP,
         "open_clip_config.json",
         (("model_cfg", "vision_cfg"),),
         "image_size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "open_clip/push_to_hf_hub.py:40-52; model.py CLIPVisionCfg",
         always=True,
     ),
-    Place(
+    ConfigPlace(
         Library.OPEN_CLIP,
         "open_clip_config.json",
         (("preprocess_cfg",),),
         "size",
-        Kind.SIZE,
+        KeyKind.SIZE,
         "open_clip/transform.py PreprocessCfg",
         always=True,
     ),
-    Place(
+    ConfigPlace(
         Library.OPEN_CLIP,
         "open_clip_config.json",
         (("model_cfg", "text_cfg"),),
         "context_length",
-        Kind.LENGTH,
+        KeyKind.LENGTH,
         "open_clip/model.py CLIPTextCfg",
     ),
 )
@@ -314,19 +327,23 @@ SQUARE_ONLY: frozenset[str] = frozenset(
 )
 
 # Keys of processors that are set by what they count, in whichever file they stand.
-PROCESSOR_KEYS: tuple[tuple[str, Kind, str], ...] = (
-    ("image_seq_length", Kind.TOKENS, "models/paligemma:76; internvl:62; ovis2:39; florence2:105"),
-    ("image_seq_len", Kind.TOKENS, "models/idefics3/processing_idefics3.py:67; smolvlm:133"),
-    ("num_image_tokens", Kind.TOKENS, "models/janus:72; deepseek_vl:54; llava_onevision:68"),
-    ("image_grid_pinpoints", Kind.MULTIPLES, "models/llava_next:93; llava_onevision:112"),
-    ("input_sizes", Kind.MULTIPLES, "openvla/openvla-7b preprocessor_config.json"),
+PROCESSOR_KEYS: tuple[tuple[str, KeyKind, str], ...] = (
+    (
+        "image_seq_length",
+        KeyKind.TOKENS,
+        "models/paligemma:76; internvl:62; ovis2:39; florence2:105",
+    ),
+    ("image_seq_len", KeyKind.TOKENS, "models/idefics3/processing_idefics3.py:67; smolvlm:133"),
+    ("num_image_tokens", KeyKind.TOKENS, "models/janus:72; deepseek_vl:54; llava_onevision:68"),
+    ("image_grid_pinpoints", KeyKind.MULTIPLES, "models/llava_next:93; llava_onevision:112"),
+    ("input_sizes", KeyKind.MULTIPLES, "openvla/openvla-7b preprocessor_config.json"),
 )
 # The same, for a processor whose key means something else in every other one.
-CLASS_KEYS: tuple[tuple[str, str, Kind, str], ...] = (
+CLASS_KEYS: tuple[tuple[str, str, KeyKind, str], ...] = (
     (
         "Cohere2VisionImageProcessor",
         "patch_size",
-        Kind.TOKEN_SIDE,
+        KeyKind.TOKEN_SIDE,
         "models/cohere2_vision/processing_cohere2_vision.py:44,69",
     ),
 )
@@ -348,7 +365,7 @@ PROCESSOR_FILES: tuple[str, ...] = (
     "processor_config.json",
     "video_preprocessor_config.json",
 )
-PROCESSOR_SECTIONS: tuple[Section, ...] = (_ROOT, ("image_processor",), ("video_processor",))
+PROCESSOR_SECTIONS: tuple[KeyPath, ...] = (_ROOT, ("image_processor",), ("video_processor",))
 
 CONFIG_FILES: tuple[str, ...] = tuple(
     dict.fromkeys([place.file for place in PLACES] + list(PROCESSOR_FILES))

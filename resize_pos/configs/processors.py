@@ -20,9 +20,10 @@ from resize_pos.configs.keys import (
     PROCESSOR_SECTIONS,
     SIZED_BY,
 )
-from resize_pos.configs.read import Document, as_size, follow
+from resize_pos.configs.read import as_size, follow
 from resize_pos.configs.values import ConfigEdit, Transfer, new_value
 from resize_pos.core.geometry import Size
+from resize_pos.core.json_edit import Document
 
 # Frequency × time, of the audio spectrogram transformer.
 _SPECTROGRAMS, _SIDES = "ASTFeatureExtractor", ("num_mel_bins", "max_length")

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
-from resize_pos.configs.keys import CONFIG_FILES, PLACES, SPECTROGRAM, Kind, Library, Place
+from resize_pos.configs.keys import CONFIG_FILES, PLACES, SPECTROGRAM, ConfigPlace, KeyKind, Library
 from resize_pos.configs.vision_language import WRAPPERS
 from resize_pos.core.errors import ContainerError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
-from resize_pos.core.json_edit import parse
+from resize_pos.core.json_edit import Document, parse
 
 _LARGEST = 64 * 2**20  # a config is a few kB, a tokenizer a few MB; anything larger is neither
 
-_SIZE_FILES = tuple(dict.fromkeys(p.file for p in PLACES if p.kind is Kind.SIZE))
+_SIZE_FILES = tuple(dict.fromkeys(p.file for p in PLACES if p.kind is KeyKind.SIZE))
 
-Document = Mapping[str, Any]
 
 NO_CONFIG = "pass --no-config to convert the weights alone."
 
@@ -102,7 +100,7 @@ def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:
     """Collect every image size that documents state."""
     found = []
     for place in PLACES:
-        if place.kind is not Kind.SIZE:
+        if place.kind is not KeyKind.SIZE:
             continue
         for path, value in stated(place, documents):
             size = as_size(value)
@@ -124,7 +122,7 @@ def _spectrograms(document: Document) -> Iterator[ConfigSize]:
 
 
 def stated(
-    place: Place, documents: Mapping[str, Document]
+    place: ConfigPlace, documents: Mapping[str, Document]
 ) -> Iterator[tuple[tuple[str, ...], object]]:
     """Find a place in documents: every path at which it has a value, with the value."""
     document = documents.get(place.file)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from resize_pos.configs.keys import CONFIG_FILES, PLACES, Kind
+from resize_pos.configs.keys import CONFIG_FILES, PLACES, KeyKind
 from resize_pos.configs.read import as_size
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
@@ -15,8 +15,8 @@ from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step
 
-_TEXT_FILES = {place.file for place in PLACES if place.kind is Kind.LENGTH}
-_IMAGE_FILES = {place.file for place in PLACES if place.kind is not Kind.LENGTH}
+_TEXT_FILES = {place.file for place in PLACES if place.kind is KeyKind.LENGTH}
+_IMAGE_FILES = {place.file for place in PLACES if place.kind is not KeyKind.LENGTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,23 +268,23 @@ def _new_window(value: object, transfer: Transfer) -> object:
     return new.height if square else [new.height, new.width]
 
 
-_NEW_VALUES: Mapping[Kind, Callable[[object, Transfer], object]] = {
-    Kind.SIZE: _new_size,
-    Kind.HEIGHT: _new_height,
-    Kind.WIDTH: _new_width,
-    Kind.GRID: _new_grid,
-    Kind.CELLS: _new_cells,
-    Kind.GRID_HEIGHT: _new_grid_height,
-    Kind.GRID_WIDTH: _new_grid_width,
-    Kind.TOKENS: _new_tokens,
-    Kind.TOKEN_SIDE: _new_token_side,
-    Kind.SIDES: _new_sides,
-    Kind.MULTIPLES: _new_multiples,
-    Kind.WINDOW: _new_window,
+_NEW_VALUES: Mapping[KeyKind, Callable[[object, Transfer], object]] = {
+    KeyKind.SIZE: _new_size,
+    KeyKind.HEIGHT: _new_height,
+    KeyKind.WIDTH: _new_width,
+    KeyKind.GRID: _new_grid,
+    KeyKind.CELLS: _new_cells,
+    KeyKind.GRID_HEIGHT: _new_grid_height,
+    KeyKind.GRID_WIDTH: _new_grid_width,
+    KeyKind.TOKENS: _new_tokens,
+    KeyKind.TOKEN_SIDE: _new_token_side,
+    KeyKind.SIDES: _new_sides,
+    KeyKind.MULTIPLES: _new_multiples,
+    KeyKind.WINDOW: _new_window,
 }
 
 
-def new_value(kind: Kind, value: object, transfer: Transfer) -> Any:
+def new_value(kind: KeyKind, value: object, transfer: Transfer) -> Any:
     """Give what a value becomes, in the form it has; None: it is not about this table."""
     return _NEW_VALUES[kind](value, transfer)
 

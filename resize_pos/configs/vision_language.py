@@ -8,22 +8,20 @@ which grids it divides, is stated in the model's config under a key of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size
-
-Document = Mapping[str, Any]
-Section = tuple[str, ...]
+from resize_pos.core.json_edit import Document, KeyPath
 
 # Sections that hold a whole model: ColPali and its kin, T5Gemma 2, Qwen Omni.
-WRAPPERS: tuple[Section, ...] = ((), ("vlm_config",), ("encoder",), ("thinker_config",))
+WRAPPERS: tuple[KeyPath, ...] = ((), ("vlm_config",), ("encoder",), ("thinker_config",))
 
 
-class Read(StrEnum):
+class FactorForm(StrEnum):
     """How a factor is read off the value of its key."""
 
     VALUE = "value"  # 2: two cells per side become one token
@@ -46,13 +44,13 @@ class Pooling:
 
     models: frozenset[str]
     tokens: Tokens
-    key: Section = ()  # of the factor, below the model's section; empty: `default` always
-    read: Read = Read.VALUE
+    key: KeyPath = ()  # of the factor, below the model's section; empty: `default` always
+    read: FactorForm = FactorForm.VALUE
     default: int = 1  # where the config leaves the key out
     divides: bool = True  # whether the grid has to be a multiple of the factor
     up: bool = False  # whether a rest of cells is a token, too
-    most: Section = ()  # a key with the most tokens per side that the model has positions for
-    stride: Section | int = 0  # where no table tells: pixels per cell, or the key that says them
+    most: KeyPath = ()  # a key with the most tokens per side that the model has positions for
+    stride: KeyPath | int = 0  # where no table tells: pixels per cell, or the key that says them
     sized_by: tuple[str, ...] = ()  # and the keys of the processor that say the size
     source: str = ""
 
@@ -62,13 +60,13 @@ class Pooling:
         if value is None:
             return self.default
         match self.read:
-            case Read.RECIPROCAL if isinstance(value, int | float) and value > 0:
+            case FactorForm.RECIPROCAL if isinstance(value, int | float) and value > 0:
                 return max(1, round(1 / value))
-            case Read.DENOMINATOR if isinstance(value, str) and "/" in value:
+            case FactorForm.DENOMINATOR if isinstance(value, str) and "/" in value:
                 return int(value.split("/")[1])
-            case Read.ROOT if type(value) is int and value > 0:
+            case FactorForm.ROOT if type(value) is int and value > 0:
                 return math.isqrt(value)
-            case Read.VALUE if type(value) is int and value > 0:
+            case FactorForm.VALUE if type(value) is int and value > 0:
                 return value
         return self.default
 
@@ -102,14 +100,14 @@ POOLINGS: tuple[Pooling, ...] = (
         "granite4_vision",
         tokens=Tokens.CELLS,
         key=("downsample_rate",),
-        read=Read.DENOMINATOR,
+        read=FactorForm.DENOMINATOR,
         source="models/granite4_vision/modeling_granite4_vision.py:150-198: windows of cells",
     ),
     _pooling(
         "internvl",
         "qianfan_ocr",
         key=("downsample_ratio",),
-        read=Read.RECIPROCAL,
+        read=FactorForm.RECIPROCAL,
         default=2,
         source="models/internvl/processing_internvl.py:58; configuration_internvl.py:117",
     ),
@@ -158,7 +156,7 @@ POOLINGS: tuple[Pooling, ...] = (
         "t5gemma2_encoder",
         tokens=Tokens.FIXED,
         key=("mm_tokens_per_image",),
-        read=Read.ROOT,
+        read=FactorForm.ROOT,
         default=16,
         source="models/gemma3/modeling_gemma3.py:663-665: average pooling to a fixed grid",
     ),
@@ -208,7 +206,7 @@ POOLINGS: tuple[Pooling, ...] = (
 _BY_MODEL = {model: pooling for pooling in POOLINGS for model in pooling.models}
 
 
-def models_in(document: Document) -> Iterator[tuple[Section, str, Document]]:
+def models_in(document: Document) -> Iterator[tuple[KeyPath, str, Document]]:
     """List every whole model that a config describes: where, its type, and its section."""
     for wrapper in WRAPPERS:
         section = _follow(document, wrapper)
@@ -276,7 +274,7 @@ def _nearest(grid: Grid, factor: int, patch: Size) -> str:
     return " px and ".join(sizes) + " px"
 
 
-def _follow(document: object, path: Section) -> object:
+def _follow(document: object, path: KeyPath) -> object:
     for key in path:
         if not isinstance(document, dict):
             return None

@@ -169,12 +169,12 @@ class Container:
         """Refuse, before anything is written, a change of these tensors that would break it."""
         del names
 
-    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> Container:
-        """Return the same checkpoint, to be written with new texts of some files.
+    def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> Container:
+        """Return the same checkpoint, to be written with new content for some files.
 
         With `link`, large files that do not change become hard links instead of copies.
         """
-        del texts, link
+        del edited_files, link
         return self
 
     def span(self, name: str) -> tuple[int, int] | None:

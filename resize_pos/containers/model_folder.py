@@ -58,7 +58,9 @@ class ModelFolder(PartsContainer):
     units: Mapping[str, Container] = field(repr=False)  # by the prefix of their tensors
     others: Mapping[str, SourceFile] = field(repr=False)  # files that are not weights, by name
     stale: tuple[LeftOut, ...]
-    texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # written instead of copied
+    edited_files: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # written instead of copied
     link: bool = False
 
     owns_configs = True
@@ -129,9 +131,9 @@ class ModelFolder(PartsContainer):
                     f"Convert that file by itself: resize-pos {unit.path}",
                 )
 
-    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> ModelFolder:
-        """Return the same folder with new texts of some files, set to copy or to link the rest."""
-        return replace(self, texts=dict(texts), link=link)
+    def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> ModelFolder:
+        """Return the same folder with new content for some files; copy or link the rest."""
+        return replace(self, edited_files=dict(edited_files), link=link)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Return how much is written at most, as if nothing could be linked."""
@@ -143,14 +145,14 @@ class ModelFolder(PartsContainer):
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
-        """Make a folder in which only `changes` and the edited texts differ."""
+        """Make a folder in which only `changes` and the edited files differ."""
         stage.mkdir()
         copied = Copied(0, 0)
         for prefix, unit in self.units.items():
             copied += unit.write_into(stage, self._own(prefix, changes), metadata, link=self.link)
         dropped = {entry.name for entry in self.stale} if changes else set()
         others = {name: file for name, file in self.others.items() if name not in dropped}
-        return copied + write_others(stage, others, self.texts, link=self.link)
+        return copied + write_others(stage, others, self.edited_files, link=self.link)
 
     def _prefix(self, name: str) -> str:
         return next((p for p in self.units if p and name.startswith(p)), "")
@@ -164,16 +166,16 @@ class ModelFolder(PartsContainer):
 
 
 def write_others(
-    stage: Path, others: Mapping[str, SourceFile], texts: Mapping[str, str], *, link: bool
+    stage: Path, others: Mapping[str, SourceFile], edited_files: Mapping[str, str], *, link: bool
 ) -> Copied:
     """Bring the files that are not weights into a new folder; some get a new text."""
     copied = Copied(0, 0)
     for name, file in others.items():
         target = stage / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if name in texts:
+        if name in edited_files:
             file.require_unchanged()  # the new text was made from the old one
-            target.write_bytes(texts[name].encode())
+            target.write_bytes(edited_files[name].encode())
         else:
             linked = link_or_copy(file, target, link=link)
             copied += Copied(0, 0, files=1, linked=int(linked))

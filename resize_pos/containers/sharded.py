@@ -91,9 +91,9 @@ class ShardedCheckpoint(PartsContainer):
         """The names of the index and its shards."""
         return (self.path.name, *self.shards)
 
-    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> ShardedCheckpoint:
+    def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> ShardedCheckpoint:
         """Return the same checkpoint, set to copy or to link the shards that do not change."""
-        del texts  # configs belong to a folder
+        del edited_files  # configs belong to a folder
         return replace(self, link=link)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:

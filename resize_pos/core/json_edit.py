@@ -7,13 +7,14 @@ other escapes; its owner's diff would show all of that. So values are replaced w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from json.decoder import JSONDecoder
 from typing import Any
 
 from resize_pos.core.fast_dataclass import dataclass
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]  # the keys that lead to a value
+Document = Mapping[str, Any]  # a parsed JSON object
 
 _decoder = JSONDecoder()
 _MOST_DIGITS = 300
@@ -45,7 +46,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def replace_value(text: str, path: Path, value: Any) -> str:
+def replace_value(text: str, path: KeyPath, value: Any) -> str:
     """Set the value at a path; keys that are missing are added at the end of their object."""
     begin = _skip(text, 0)
     for depth, key in enumerate(path):

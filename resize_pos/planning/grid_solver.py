@@ -21,7 +21,7 @@ _MOST_PREFIX = 8  # of those that are tried without a sign of them
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RowCount:
     """How many rows may stand before (or after) the grid, and why."""
 
     count: int
@@ -53,9 +53,9 @@ class Geometry:
 class Reading:
     """One way to read the rows of a table: prefix + frames · grid + suffix."""
 
-    prefix: Candidate
+    prefix: RowCount
     grid: Grid
-    suffix: Candidate
+    suffix: RowCount
     frames: int = 1
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Opinion:
 
 
 Judge = Callable[[Sequence[Reading]], Opinion]
-_Pairs = Sequence[tuple[Candidate, Candidate]]
+_Pairs = Sequence[tuple[RowCount, RowCount]]
 
 
 def candidates(
@@ -84,11 +84,11 @@ def candidates(
     tensors: Mapping[str, TensorInfo],
     stated: int | None,
     flag: str,
-) -> tuple[Candidate, ...]:
+) -> tuple[RowCount, ...]:
     """List the possible row counts, likeliest first; a flag leaves only its own."""
     if stated is not None:
-        return (Candidate(stated, f"{flag} {stated}"),)
-    found: dict[int, Candidate] = {}
+        return (RowCount(stated, f"{flag} {stated}"),)
+    found: dict[int, RowCount] = {}
     for owner in owners:
         siblings = [stem + name for name in owner.siblings]
         if any(name not in tensors for name in siblings):
@@ -98,15 +98,15 @@ def candidates(
             reason = f"{' + '.join(siblings)} may own {_rows(count)}"
         else:
             reason = f"{_rows(count)} without a token" if count else "no such rows"
-        found.setdefault(count, Candidate(count, reason))
+        found.setdefault(count, RowCount(count, reason))
     return tuple(found.values())
 
 
 def settle(
     name: str,
     rows: int,
-    prefixes: Sequence[Candidate],
-    suffixes: Sequence[Candidate],
+    prefixes: Sequence[RowCount],
+    suffixes: Sequence[RowCount],
     hypotheses: Iterable[Hypothesis],
     tiling: Tiling | None,
     *,
@@ -148,7 +148,7 @@ def _near(rows: int, pairs: _Pairs, judge: Judge | None) -> Opinion | None:
         return None
     suffixes = dict.fromkeys(suffix for _, suffix in pairs)
     counts = [count for count in range(_MOST_PREFIX + 1) if count not in known]
-    unheard = [(Candidate(n, ""), s) for n in counts for s in suffixes if n + s.count < rows]
+    unheard = [(RowCount(n, ""), s) for n in counts for s in suffixes if n + s.count < rows]
     opinion = judge(readings(rows, [*unheard, *pairs]))
     choice = opinion.choice
     return opinion if choice is not None and choice.prefix.count not in known else None

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resize_pos.configs.read import NO_CONFIG, Document
+from resize_pos.configs.read import NO_CONFIG
 from resize_pos.configs.values import ConfigEdit, Transfer
 from resize_pos.core.errors import GeometryError, TableError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.json_edit import Document
 from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.core.tensors import DTYPES
@@ -83,8 +84,8 @@ def make_plan(
             raise unsettled.error
     if asked & _IMAGE and not any(t.role in _IMAGE | _BY_THEMSELVES for t in located.tables):
         named = request.pattern is not None or request.family is not None
-        texts = not located.pictured and any(t.role is Role.SEQUENCE for t in located.tables)
-        if named or located.near_misses or texts:
+        text_tables = not located.pictured and any(t.role is Role.SEQUENCE for t in located.tables)
+        if named or located.near_misses or text_tables:
             raise _nothing_found(located, request)
     _require_tower(located, request)
     _require_windows(located, request)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Peek = Callable[[str, int, int], bytes]
-Read = Callable[[str], "NDArray[Any]"]
+ReadTable = Callable[[str], "NDArray[Any]"]
 
 _ONE = {
     "F64": struct.pack("<d", 1.0),
@@ -35,7 +35,9 @@ _NEAR = 2.0**-8  # a rounding of bfloat16, relative
 _ROLES = (Role.ABSOLUTE, Role.SEQUENCE)
 
 
-def recognise_fixed(table: PositionTable, read: Read | None, peek: Peek | None) -> PositionTable:
+def recognise_fixed(
+    table: PositionTable, read: ReadTable | None, peek: Peek | None
+) -> PositionTable:
     """Add the sin-cos formula that a table follows, with the evidence; most follow none."""
     if read is None or not _could_be(table):
         return table

@@ -19,7 +19,7 @@ from resize_pos.core.operations import Rebuild
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, Unsettled
-from resize_pos.planning.grid_solver import ONLY_SQUARE, Candidate, Reading, readings
+from resize_pos.planning.grid_solver import ONLY_SQUARE, Reading, RowCount, readings
 from resize_pos.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
         return
     from resize_pos.planning.smoothness import contradiction
 
-    prefix, suffix = Candidate(table.prefix, ""), Candidate(table.suffix, "")
+    prefix, suffix = RowCount(table.prefix, ""), RowCount(table.suffix, "")
     taken = Reading(prefix, table.grid, suffix)
     rows = table.layout.rows(values.shape)
-    others = {Candidate(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
+    others = {RowCount(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
     pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
     words = contradiction(values, table.layout, taken, readings(rows, pairs))
     if words is not None:

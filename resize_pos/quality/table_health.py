@@ -28,7 +28,7 @@ SINCOS_VARIATION = 1e-3
 CONSTANT_SHARE = 1e-4
 
 
-class Kind(StrEnum):
+class HealthKind(StrEnum):
     """What a table's values are."""
 
     ZERO = "zero"
@@ -39,15 +39,17 @@ class Kind(StrEnum):
     LEARNED = "learned"
 
 
-KIND_WORDS: Mapping[Kind, str] = {
-    Kind.ZERO: "all zero: there is nothing in it",
-    Kind.CONSTANT: "constant: every position has the same vector",
-    Kind.UNTRAINED: "untrained: random numbers without spatial structure",
-    Kind.SHUFFLED: "trained, but without spatial order: its rows may be shuffled",
-    Kind.SINCOS: "fixed sines and cosines",
-    Kind.LEARNED: "learned",
+KIND_WORDS: Mapping[HealthKind, str] = {
+    HealthKind.ZERO: "all zero: there is nothing in it",
+    HealthKind.CONSTANT: "constant: every position has the same vector",
+    HealthKind.UNTRAINED: "untrained: random numbers without spatial structure",
+    HealthKind.SHUFFLED: "trained, but without spatial order: its rows may be shuffled",
+    HealthKind.SINCOS: "fixed sines and cosines",
+    HealthKind.LEARNED: "learned",
 }
-EMPTY = frozenset({Kind.ZERO, Kind.CONSTANT, Kind.UNTRAINED})  # nothing a resize could preserve
+EMPTY = frozenset(
+    {HealthKind.ZERO, HealthKind.CONSTANT, HealthKind.UNTRAINED}
+)  # nothing a resize could preserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Sign:
 class Health:
     """What the values of one table say."""
 
-    kind: Kind
+    kind: HealthKind
     detail: str
     signs: tuple[Sign, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -91,30 +93,30 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     signs = _signs(numbers, table.grid) if _has_order(table, kind) else ()
     detail = KIND_WORDS[kind]
     if table.fixed is not None:  # recognised by value when the table was located
-        kind = Kind.SINCOS
+        kind = HealthKind.SINCOS
         detail = f"{KIND_WORDS[kind]}, by the {table.fixed.formula} formula"
     return Health(kind, detail, signs, numbers)
 
 
-def _has_order(table: PositionTable, kind: Kind) -> bool:
-    return table.role is Role.ABSOLUTE and kind in (Kind.LEARNED, Kind.SINCOS)
+def _has_order(table: PositionTable, kind: HealthKind) -> bool:
+    return table.role is Role.ABSOLUTE and kind in (HealthKind.LEARNED, HealthKind.SINCOS)
 
 
-def _kind(numbers: Mapping[str, float]) -> Kind:
+def _kind(numbers: Mapping[str, float]) -> HealthKind:
     if numbers["mean_norm"] == 0:
-        return Kind.ZERO
+        return HealthKind.ZERO
     if numbers["varying_share"] < CONSTANT_SHARE:
-        return Kind.CONSTANT
+        return HealthKind.CONSTANT
     if numbers["norm_variation"] < SINCOS_VARIATION and abs(numbers["row_energy"] - 0.5) < 1e-3:
-        return Kind.SINCOS
+        return HealthKind.SINCOS
     if "participation" not in numbers:
-        return Kind.LEARNED
+        return HealthKind.LEARNED
     small = abs(numbers["lag1_z"]) < SMALL_Z
     if numbers["participation"] > UNTRAINED_PARTICIPATION and small:
-        return Kind.UNTRAINED
+        return HealthKind.UNTRAINED
     if numbers["participation"] < LEARNED_PARTICIPATION and abs(numbers["order_z"]) < SMALL_Z:
-        return Kind.SHUFFLED
-    return Kind.LEARNED
+        return HealthKind.SHUFFLED
+    return HealthKind.LEARNED
 
 
 def _signs(numbers: Mapping[str, float], grid: Grid) -> tuple[Sign, ...]:

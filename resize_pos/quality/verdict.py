@@ -13,7 +13,7 @@ from enum import StrEnum
 from resize_pos.core.conventions import Coordinates, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.quality.measures.catalogue import MEASURES, Limit, Measured, Peer
-from resize_pos.quality.table_health import Health, Kind
+from resize_pos.quality.table_health import Health, HealthKind
 
 LABEL = (
     "structural checks on the weights alone; accuracy is for an evaluation, or for "
@@ -122,7 +122,7 @@ def _nothing_to_preserve(health: Health) -> Check:
 
 
 def _source(health: Health) -> Iterator[Check]:
-    if health.kind is Kind.SHUFFLED:
+    if health.kind is HealthKind.SHUFFLED:
         yield Check("source", Level.WARN, f"the source table is {health.detail}")
     for sign in health.signs:
         yield Check("source", Level.WARN, f"in the source already: {sign.detail}")

@@ -44,7 +44,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class MapPair:
     """The same thing before and after."""
 
     caption: str
@@ -68,7 +68,7 @@ class Figure:
 
     title: str
     words: str
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[MapPair, ...] = ()
     legend: Legend | None = None
     charts: tuple[str, ...] = ()  # SVG
 
@@ -90,7 +90,7 @@ def _over(pictures: StepPictures, unit: str) -> Iterator[Figure]:
         place = _place(old, before)
         text = f"similarity of the {unit} {place} with every other"
         first, second = (_similarity(side, text) for side in (old, new))
-        pairs.append(Pair(place, first, second))
+        pairs.append(MapPair(place, first, second))
     yield Figure(
         "Similarity maps",
         f"Cosine between the vector of the marked {unit} and that of every other {unit}, the mean "
@@ -105,7 +105,7 @@ def _over(pictures: StepPictures, unit: str) -> Iterator[Figure]:
         "Norm maps",
         f"Length of the vector of every {unit}, on one scale. Interpolation that averages makes "
         f"vectors shorter, first where the table is rough.{_beside(before)}",
-        (Pair("", *maps),),
+        (MapPair("", *maps),),
         Legend("norm", _short(scale.low), _short(scale.high), gradient(CIVIDIS)),
     )
 

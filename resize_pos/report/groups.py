@@ -107,7 +107,7 @@ def _key(step: Step) -> tuple[object, ...]:
     return (
         step.kind,
         step.tensor.dtype,
-        *likeness(step.table),
+        *group_key(step.table),
         _turned(step.target),
         step.action,
         str(step.operation),
@@ -116,7 +116,7 @@ def _key(step: Step) -> tuple[object, ...]:
     )
 
 
-def likeness(table: PositionTable) -> tuple[object, ...]:
+def group_key(table: PositionTable) -> tuple[object, ...]:
     """Give what tables have in common that are one kind and have one geometry."""
     return (
         table.role,

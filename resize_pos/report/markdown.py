@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from resize_pos.core.printable import printable
-from resize_pos.report.page import Page, Section
+from resize_pos.report.page import Page, PageSection
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~])")
 _MARKS = {"ok": "✅", "warn": "⚠️", "fail": "❌", "planned": "📝", "unchanged": "✅"}
@@ -52,7 +52,7 @@ def page_markdown(page: Page) -> str:
     return "\n".join(lines)
 
 
-def _section(section: Section, page: Page) -> Iterator[str]:
+def _section(section: PageSection, page: Page) -> Iterator[str]:
     yield f"### {_names(section.name, section.more)}, {section.extent}"
     yield ""
     yield text(section.words)
@@ -61,7 +61,7 @@ def _section(section: Section, page: Page) -> Iterator[str]:
         for check in section.checks:
             yield f"- {_MARKS[check.level.value]} {text(check.detail)}"
         yield ""
-    if section.likenesses:
+    if section.library_distances:
         rows = [
             (
                 ", ".join(like.libraries) or "–",
@@ -69,7 +69,7 @@ def _section(section: Section, page: Page) -> Iterator[str]:
                 f"{like.distance:.2%}",
                 "" if like.norm_ratio is None else f"{like.norm_ratio:.1%}",
             )
-            for like in section.likenesses
+            for like in section.library_distances
         ]
         head = ("library's own resize", "convention", "distance from this", "its norms")
         yield from table(head, rows, right={2, 3})

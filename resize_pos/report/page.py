@@ -29,7 +29,7 @@ PLANNED, UNCHANGED = "planned", "unchanged"  # beside ok, warn and fail
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanRow:
     """One line of the plan."""
 
     name: str
@@ -50,7 +50,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class LibraryDistance:
     """How far the result is from what some libraries would have made."""
 
     libraries: tuple[str, ...]
@@ -61,7 +61,7 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """One table, or several alike, in full."""
 
     name: str
@@ -72,7 +72,7 @@ class Section:
     facts: tuple[tuple[str, str], ...]
     checks: tuple[Check, ...]
     numbers: tuple[Number, ...]
-    likenesses: tuple[Likeness, ...]
+    library_distances: tuple[LibraryDistance, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ class Page:
     headline: str
     reasons: tuple[Check, ...]
     heading: str  # of the tables' list
-    plan: tuple[Planned, ...]
+    plan: tuple[PlanRow, ...]
     notes: tuple[str, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     settings: tuple[Setting, ...]
     advice: Advice | None
     provenance: tuple[tuple[str, str], ...]
@@ -166,10 +166,10 @@ def _title(report: Report) -> str:
     return f"{name}, {change_words(changes[0])}" if changes else name
 
 
-def plan_rows(groups: Iterable[Group[Table]]) -> tuple[Planned, ...]:
+def plan_rows(groups: Iterable[Group[Table]]) -> tuple[PlanRow, ...]:
     """Say what becomes of each table; changes first."""
     rows = [
-        Planned(
+        PlanRow(
             group.names[0],
             group.names[1:],
             change_words(group.step) if group.changes else extent_words(group.step.table),
@@ -184,12 +184,12 @@ def plan_rows(groups: Iterable[Group[Table]]) -> tuple[Planned, ...]:
 def section(
     group: Group[Table],
     words: str | None = None,
-    likenesses: tuple[Likeness, ...] | None = None,
-) -> Section:
+    library_distances: tuple[LibraryDistance, ...] | None = None,
+) -> PageSection:
     """Lay out one table, or several alike by the one that stands for them."""
     table = group.shown
     step = table.step
-    return Section(
+    return PageSection(
         group.names[0],
         group.names[1:],
         step.name,
@@ -198,7 +198,7 @@ def section(
         (*_facts(step), *((("measured", f"{group.sample} alike"),) if group.sample else ())),
         _checks(group, table),
         _numbers(group, table),
-        peers_as_likenesses(table.peers, step) if likenesses is None else likenesses,
+        peers_as_distances(table.peers, step) if library_distances is None else library_distances,
     )
 
 
@@ -233,14 +233,14 @@ def _facts(step: Step) -> Iterable[tuple[str, str]]:
         yield "its own library", f"resizes with the {own} convention; --like {own} does the same"
 
 
-def peers_as_likenesses(peers: Sequence[Peer], step: Step) -> tuple[Likeness, ...]:
+def peers_as_distances(peers: Sequence[Peer], step: Step) -> tuple[LibraryDistance, ...]:
     """Put libraries with one convention together; nearest first."""
     resampling = getattr(step.operation, "resampling", None)
     found: dict[str, list[Peer]] = {}
     for peer in peers:
         found.setdefault(str(peer.resampling), []).append(peer)
     return tuple(
-        Likeness(
+        LibraryDistance(
             tuple(peer.convention for peer in same),
             method,
             same[0].distance,

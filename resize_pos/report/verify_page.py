@@ -14,7 +14,7 @@ from resize_pos.report.files import write_files
 from resize_pos.report.groups import Group, change_words, grouped, reasons_in_words
 from resize_pos.report.html import page_html
 from resize_pos.report.markdown import page_markdown
-from resize_pos.report.page import Likeness, Page, Planned, section
+from resize_pos.report.page import LibraryDistance, Page, PlanRow, section
 from resize_pos.report.verify_report import Verified, verified_document
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import describe
@@ -56,7 +56,7 @@ def verified_page(verified: Verified, command: str | None = None) -> Page:
         plan=tuple(map(_row, groups)),
         notes=tuple(_notes(verified)),
         sections=tuple(
-            section(group, _made_words(group.shown), _likenesses(group.shown))
+            section(group, _made_words(group.shown), _library_distances(group.shown))
             for group in groups
             if group.shown.measures
         ),
@@ -67,9 +67,9 @@ def verified_page(verified: Verified, command: str | None = None) -> Page:
     )
 
 
-def _row(group: Group[TableVerification]) -> Planned:
+def _row(group: Group[TableVerification]) -> PlanRow:
     words = _made_words(group.shown)
-    return Planned(group.names[0], group.names[1:], change_words(group.step), words, changed=True)
+    return PlanRow(group.names[0], group.names[1:], change_words(group.step), words, changed=True)
 
 
 def _made_words(table: TableVerification) -> str:
@@ -82,11 +82,11 @@ def _made_words(table: TableVerification) -> str:
     return "made by no known convention" if table.matches else "no convention to compare with"
 
 
-def _likenesses(table: TableVerification) -> tuple[Likeness, ...]:
+def _library_distances(table: TableVerification) -> tuple[LibraryDistance, ...]:
     """How near the table comes to what every convention would have made, nearest first."""
     norms = {str(peer.resampling): peer.norm_ratio for peer in table.peers}
     return tuple(
-        Likeness(
+        LibraryDistance(
             match.names,
             str(match.resampling),
             match.error,

@@ -17,7 +17,7 @@ from resize_pos.report.json import (
 )
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import Probe
-from resize_pos.verify.made_by import Match
+from resize_pos.verify.made_by import ConventionMatch
 from resize_pos.verify.timm import ForwardPass
 
 SCHEMA = "resize-pos/verify/1"
@@ -92,7 +92,7 @@ def _table(table: TableVerification) -> dict[str, Any]:
     }
 
 
-def match_document(match: Match) -> dict[str, Any]:
+def match_document(match: ConventionMatch) -> dict[str, Any]:
     """Give how near a convention comes as plain data."""
     return {
         "names": list(match.names),

@@ -116,8 +116,8 @@ def run(job: Job) -> Report:
             require_absent(output, force=job.force, folder=folder)
         report = replace(report, status=Status.PLANNED if changes else Status.UNCHANGED)
     elif output is not None and changes:
-        texts = _edited(configs, plan.config_edits)
-        container = container.with_configs(texts, link=job.link)
+        edited_files = _edited(configs, plan.config_edits)
+        container = container.with_configs(edited_files, link=job.link)
         done = _convert(container, plan, output, job, around)
         report = replace(
             report,

@@ -24,9 +24,15 @@ from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.quality.measures.catalogue import Measured, Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
-from resize_pos.quality.table_health import KIND_WORDS, Health, Kind, examine
+from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind, examine
 from resize_pos.quality.verdict import Check, Level, judge, worst
-from resize_pos.verify.made_by import Diagnosis, Match, diagnose, make_pair, match_conventions
+from resize_pos.verify.made_by import (
+    ConventionMatch,
+    Diagnosis,
+    diagnose,
+    make_pair,
+    match_conventions,
+)
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
 
@@ -73,14 +79,14 @@ class TableVerification:
 
     step: Step
     checks: tuple[Check, ...]
-    matches: tuple[Match, ...] = ()  # nearest first
+    matches: tuple[ConventionMatch, ...] = ()  # nearest first
     diagnosis: Diagnosis | None = None
     health: Health | None = None  # of the output's table
     measures: Mapping[str, float] = field(default_factory=dict)
     peers: tuple[Peer, ...] = ()
 
     @property
-    def made_by(self) -> Match | None:
+    def made_by(self) -> ConventionMatch | None:
         """The convention that made it, if one did."""
         return self.matches[0] if self.matches and self.matches[0].exact else None
 
@@ -213,11 +219,11 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
 def _with_length(ours: Located, theirs: Located, request: Request) -> Request:
     """Add the length that a text table has come to; which recipe did it is found out later."""
     known = {table.name: table.length for table in theirs.tables if table.role is Role.SEQUENCE}
-    texts = [t for t in ours.tables if t.name in known and t.family.kept is None]
-    changed = [table for table in texts if table.length != known[table.name]]
-    if not changed and not (texts and ours.all_text):
+    text_tables = [t for t in ours.tables if t.name in known and t.family.kept is None]
+    changed = [table for table in text_tables if table.length != known[table.name]]
+    if not changed and not (text_tables and ours.all_text):
         return request
-    table = (changed or texts)[0]
+    table = (changed or text_tables)[0]
     stated = as_lengths(request) if ours.all_text else request
     return replace(
         stated,
@@ -322,7 +328,7 @@ def _explain_recipe(
 
 
 def _origin(
-    matches: tuple[Match, ...],
+    matches: tuple[ConventionMatch, ...],
     found: Diagnosis | None,
     health: Health,
     checks: tuple[Check, ...],
@@ -335,8 +341,15 @@ def _origin(
         yield Check(
             "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
         )
-    elif health.kind in (Kind.ZERO, Kind.CONSTANT, Kind.UNTRAINED, Kind.SHUFFLED):
-        words = {Kind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"}
+    elif health.kind in (
+        HealthKind.ZERO,
+        HealthKind.CONSTANT,
+        HealthKind.UNTRAINED,
+        HealthKind.SHUFFLED,
+    ):
+        words = {
+            HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"
+        }
         detail = words.get(health.kind, KIND_WORDS[health.kind])
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     else:

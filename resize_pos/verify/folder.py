@@ -18,16 +18,17 @@ from resize_pos.configs.keys import (
     PROCESSOR_FILES,
     PROCESSOR_KEYS,
     PROCESSOR_SECTIONS,
-    Kind,
+    KeyKind,
 )
 from resize_pos.configs.processors import processor_size
-from resize_pos.configs.read import ConfigFiles, Document, as_size, follow, stated
+from resize_pos.configs.read import ConfigFiles, as_size, follow, stated
 from resize_pos.configs.values import ConfigEdit, Transfer, new_value
 from resize_pos.configs.vision_language import Tokens, pooling_of, require_runnable, tokens_of
 from resize_pos.containers.detect import open_container
 from resize_pos.core.errors import ContainerError, GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size
+from resize_pos.core.json_edit import Document
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable
@@ -151,8 +152,8 @@ def _of_another(edit: ConfigEdit, same: Transfer, sizes: set[Size]) -> bool:
 
 
 def _places(
-    documents: Mapping[str, Document], kinds: Sequence[Kind]
-) -> Iterator[tuple[str, str, Kind, object]]:
+    documents: Mapping[str, Document], kinds: Sequence[KeyKind]
+) -> Iterator[tuple[str, str, KeyKind, object]]:
     """List every value of some kinds, in configs and processors."""
     for place in PLACES:
         if place.kind in kinds:
@@ -171,7 +172,7 @@ def _tokens(documents: Mapping[str, Document], config: Document, tower: _Tower) 
     if tokens is None:
         return
     right = {tokens, tokens + 1, tower.grid.cells}  # + 1: a class token is counted, too
-    for file, key, _, value in _places(documents, (Kind.TOKENS,)):
+    for file, key, _, value in _places(documents, (KeyKind.TOKENS,)):
         if type(value) is int and value not in right:
             yield (
                 f"{file}: {key} is {value}, but the model makes {tokens} tokens of "
@@ -185,7 +186,7 @@ def _fixed_tokens(documents: Mapping[str, Document], config: Document) -> Iterat
     if found is None or found[0].tokens is not Tokens.FIXED or not found[0].key:
         return
     wanted = follow(found[2], found[0].key)
-    for file, key, _, value in _places(documents, (Kind.TOKENS,)):
+    for file, key, _, value in _places(documents, (KeyKind.TOKENS,)):
         if wanted is not None and value != wanted:
             yield f"{file}: {key} is {value}, but {'.'.join(found[0].key)} is {wanted}"
 
@@ -220,6 +221,6 @@ def _same(size: Size, tower: _Tower) -> bool:
 
 def _multiples(documents: Mapping[str, Document], same: Transfer) -> Iterator[str]:
     """Refuse lists of sizes that are no whole numbers of images."""
-    for file, key, kind, value in _places(documents, (Kind.MULTIPLES,)):
+    for file, key, kind, value in _places(documents, (KeyKind.MULTIPLES,)):
         if new_value(kind, value, replace(same, to_size=same.old_size)) is None:
             yield f"{file}: {key} holds sizes that are no multiples of {same.old_size} px"

@@ -31,7 +31,7 @@ _COARSE = 0.1  # eight bits
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ConventionMatch:
     """How near a table is to what a convention makes of the source."""
 
     names: tuple[str, ...]  # libraries with this convention; empty for a method nobody defaults to
@@ -90,14 +90,14 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
     return Pair(rows(old), rows(new), old.prefix.shape[1], old.suffix.shape[1], source, target)
 
 
-def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[Match, ...]:
+def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch, ...]:
     """Recompute the grid under every convention; nearest first."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
     found = []
     for resampling in _resamplings():
         names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
         error = _distance(pair.cells_after, _honest(pair, resampling))
-        found.append(Match(names, resampling, error, error <= tolerance))
+        found.append(ConventionMatch(names, resampling, error, error <= tolerance))
     return tuple(sorted(found, key=lambda match: match.error))
 
 

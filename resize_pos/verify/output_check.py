@@ -9,9 +9,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from resize_pos.configs.model_types import config_models
-from resize_pos.configs.read import ConfigSize, Document, config_sizes
+from resize_pos.configs.read import ConfigSize, config_sizes
 from resize_pos.containers.base import Container
 from resize_pos.core.errors import OutputError
+from resize_pos.core.json_edit import Document
 from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, SetLength
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import Action, Step, stored_grid

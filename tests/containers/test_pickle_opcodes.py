@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resize_pos.containers.pickle.opcodes import Operation, operations
+from resize_pos.containers.pickle.opcodes import Opcode, read_opcodes
 from tests.support.strategies import LAW
 
 NESTED = st.recursive(
@@ -31,11 +31,11 @@ NESTED = st.recursive(
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
 
-def read(data: bytes | io.BytesIO) -> tuple[list[Operation], str]:
+def read(data: bytes | io.BytesIO) -> tuple[list[Opcode], str]:
     """Give what is read of a pickle, and what it ends with."""
-    found: list[Operation] = []
+    found: list[Opcode] = []
     try:
-        found.extend(operations(data))
+        found.extend(read_opcodes(data))
     except Exception as error:
         return found, f"{type(error).__name__}"
     return found, ""

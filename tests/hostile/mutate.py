@@ -9,7 +9,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from resize_pos.containers.pickle.opcodes import operations
+from resize_pos.containers.pickle.opcodes import read_opcodes
 
 EXTREMES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1)
 WIDE = (*EXTREMES, 2**32, 2**53, 2**61 - 1, 2**63 - 1, 2**63, 2**64 - 1)
@@ -163,7 +163,7 @@ def random_opcode(random: Random) -> bytes:
 
 @lru_cache(maxsize=64)
 def _opcodes(data: bytes) -> tuple[bytes, ...]:
-    return tuple(data[begin:end] for _, _, begin, end in operations(data))
+    return tuple(data[begin:end] for _, _, begin, end in read_opcodes(data))
 
 
 def mutate_pickle(random: Random, data: bytes) -> bytes:

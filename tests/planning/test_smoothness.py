@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid
-from resize_pos.planning.grid_solver import Candidate, Hypothesis, readings, settle
+from resize_pos.planning.grid_solver import Hypothesis, RowCount, readings, settle
 from resize_pos.planning.smoothness import judge_readings, looks_untrained
 from tests.support.builders import flat, smooth
 
 Rows = NDArray[np.float64]
 FLAT = Layout.parse("1 (p h w s) d")
 GRIDS = [(16, 64), (12, 42), (8, 32), (24, 6), (7, 7), (14, 14), (5, 9)]
-NONE, ONE, FIVE = Candidate(0, "none"), Candidate(1, "cls"), Candidate(5, "cls + registers")
+NONE, ONE, FIVE = RowCount(0, "none"), RowCount(1, "cls"), RowCount(5, "cls + registers")
 
 
 def sincos(height: int, width: int, seed: int) -> Rows:
@@ -131,7 +131,7 @@ def test_readings_that_compete_are_settled_by_the_values_or_refused_with_the_sco
 
 def test_a_stated_grid_with_two_places_for_it_is_settled_by_the_values() -> None:
     """128 rows may be 2 + 9×14 or 1 + 9×14 + 1; a shift by one row cuts other columns."""
-    two = Candidate(2, "two rows")
+    two = RowCount(2, "two rows")
     for before, after in ((2, 0), (1, 1)):
         table = np.concatenate(
             [flat(9, 14, channels=48, prefix=before), np.ones((1, after, 48), np.float32)], axis=1
@@ -157,7 +157,7 @@ def test_a_prefix_that_nothing_speaks_for_is_a_hint_and_no_answer() -> None:
     with pytest.raises(GeometryError, match=r"smoothly over 7×11: 80 = 3 \+ 7×11 scores") as caught:
         settle("t", 80, [NONE, ONE], [NONE], [], None, judge=judge)  # type: ignore[arg-type]
     assert "--prefix 3 --from-grid 7x11" in str(caught.value.hint)
-    flagged = [Candidate(1, "--prefix 1")]
+    flagged = [RowCount(1, "--prefix 1")]
     with pytest.raises(GeometryError) as caught:
         settle("t", 80, flagged, [NONE], [], None, judge=judge)  # type: ignore[arg-type]
     assert "--prefix 3" not in str(caught.value.hint)

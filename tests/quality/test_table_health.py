@@ -16,7 +16,7 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import PositionTable
 from resize_pos.quality.measures import lone
-from resize_pos.quality.table_health import Health, Kind, examine
+from resize_pos.quality.table_health import Health, HealthKind, examine
 from tests.quality.test_damage import CASES, source_table
 from tests.support.builders import flat, smooth, vit, write_safetensors
 
@@ -40,20 +40,20 @@ def normal(*shape: int) -> Table:
     return np.random.default_rng(0).normal(0, 0.02, shape).astype(np.float32)
 
 
-KINDS: dict[Kind, Callable[[], Table]] = {
-    Kind.ZERO: lambda: np.zeros((9 * 14, 32), np.float32),
-    Kind.CONSTANT: lambda: np.repeat(normal(1, 32), 9 * 14, axis=0),
-    Kind.UNTRAINED: lambda: normal(9 * 14, 32),
-    Kind.SHUFFLED: lambda: np.random.default_rng(1).permutation(
+KINDS: dict[HealthKind, Callable[[], Table]] = {
+    HealthKind.ZERO: lambda: np.zeros((9 * 14, 32), np.float32),
+    HealthKind.CONSTANT: lambda: np.repeat(normal(1, 32), 9 * 14, axis=0),
+    HealthKind.UNTRAINED: lambda: normal(9 * 14, 32),
+    HealthKind.SHUFFLED: lambda: np.random.default_rng(1).permutation(
         smooth(9, 14, 32).reshape(-1, 32), axis=0
     ),
-    Kind.SINCOS: lambda: sincos(9, 14, 32),
-    Kind.LEARNED: lambda: smooth(9, 14, 32).reshape(-1, 32),
+    HealthKind.SINCOS: lambda: sincos(9, 14, 32),
+    HealthKind.LEARNED: lambda: smooth(9, 14, 32).reshape(-1, 32),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_told_from_the_others(kind: Kind) -> None:
+def test_each_kind_is_told_from_the_others(kind: HealthKind) -> None:
     assert health(KINDS[kind](), (9, 14), prefix=0).kind is kind
 
 
@@ -61,7 +61,7 @@ def test_each_kind_is_told_from_the_others(kind: Kind) -> None:
 def test_trained_tables_are_learned_and_bear_no_sign(name: str) -> None:
     table, grid = source_table(name), CASES[name][0]
     found = health(table, grid)
-    assert found.kind is Kind.LEARNED
+    assert found.kind is HealthKind.LEARNED
     assert found.signs == ()
     assert found.numbers["participation"] < 0.3
     assert found.numbers["lag1_z"] > 15
@@ -107,7 +107,7 @@ def test_tiny_tables_are_looked_at_without_complaint() -> None:
 def test_inspect_reads_values_only_when_asked(vit_file: Path) -> None:
     assert inspect_checkpoint(vit_file).health == {}
     found = inspect_checkpoint(vit_file, health=True).health
-    assert found["pos_embed"].kind is Kind.LEARNED
+    assert found["pos_embed"].kind is HealthKind.LEARNED
 
 
 def test_a_fixed_table_names_its_formula(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_fixed_table_names_its_formula(tmp_path: Path) -> None:
     rows = np.concatenate([np.zeros((1, 32), np.float32), sincos(6, 9, 32)])
     path = write_safetensors(tmp_path / "mae.safetensors", {**tensors, "pos_embed": rows[None]})
     found = inspect_checkpoint(path, health=True, from_grid="6x9").health["pos_embed"]
-    assert found.kind is Kind.SINCOS
+    assert found.kind is HealthKind.SINCOS
     assert "by the mae formula" in found.detail
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from resize_pos.configs.keys import PLACES, PROCESSOR_KEYS, Kind
+from resize_pos.configs.keys import PLACES, PROCESSOR_KEYS, KeyKind
 from resize_pos.configs.values import ConfigEdit
 from tests.vlm.seen import FILES, Seen, keys, read, run
 from tests.vlm.zoo import FAMILIES, Vlm
@@ -16,8 +16,8 @@ HEAD = (
     "| family | follows the size | follows the token count | stays | runs at the new size |\n"
     "|---|---|---|---|---|\n"
 )
-_TOKENS = {place.key for place in PLACES if place.kind is Kind.TOKENS}
-_TOKENS |= {key for key, kind, _ in PROCESSOR_KEYS if kind is Kind.TOKENS}
+_TOKENS = {place.key for place in PLACES if place.kind is KeyKind.TOKENS}
+_TOKENS |= {key for key, kind, _ in PROCESSOR_KEYS if kind is KeyKind.TOKENS}
 _FOLLOW_TOKENS = {*_TOKENS, "num_position_embeddings", "num_patches"}
 _STAY = {*_TOKENS, "mm_tokens_per_image", "num_query_tokens", "video_seq_length"}
 

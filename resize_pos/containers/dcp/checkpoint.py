@@ -41,7 +41,9 @@ class DistributedCheckpoint(Container):
     _metadata: Metadata = field(repr=False)
     _pieces: tuple[Piece, ...] = field(repr=False)  # in the order of the files
     _files: Mapping[str, SourceFile] = field(repr=False)  # every file of the folder, by name
-    texts: Mapping[str, str] = field(default_factory=dict, repr=False)  # written instead of copied
+    edited_files: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # written instead of copied
     link: bool = False
 
     is_folder = True
@@ -74,9 +76,9 @@ class DistributedCheckpoint(Container):
         """Nothing: torch's metadata has no field for it."""
         return {}
 
-    def with_configs(self, texts: Mapping[str, str], *, link: bool) -> DistributedCheckpoint:
-        """Return the same checkpoint with new texts of some files, set to copy or to link."""
-        return replace(self, texts=dict(texts), link=link)
+    def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> DistributedCheckpoint:
+        """Return the same checkpoint with new content for some files, set to copy or to link."""
+        return replace(self, edited_files=dict(edited_files), link=link)
 
     def require_convertible(self, names: Collection[str]) -> None:
         """Refuse to change tensors whose optimizer state would keep the old shape."""
@@ -168,7 +170,7 @@ class DistributedCheckpoint(Container):
                 copied += Copied(0, 0, linked=int(linked))
         skipped = {*weights, METADATA}
         others = {name: file for name, file in self._files.items() if name not in skipped}
-        copied += write_others(stage, others, self.texts, link=self.link)
+        copied += write_others(stage, others, self.edited_files, link=self.link)
         shapes = {name: array.shape for name, array in changes.items()}
         self._files[METADATA].require_unchanged()
         (stage / METADATA).write_bytes(self._metadata.changed(shapes, moved))

@@ -117,7 +117,7 @@ class Metadata:
         except ContainerError as fact:
             raise ContainerError(f"{METADATA}: {fact.message}", fact.hint) from None
         content = _state(value, "Metadata", "its content")
-        entries = _pairs(content.get("state_dict_metadata"), "the list of tensors").texts()
+        entries = _pairs(content.get("state_dict_metadata"), "the list of tensors").string_keys()
         places = _pairs(content.get("storage_data"), "the list of entries")
         _require(entries is not None, "a name")
         assert entries is not None
@@ -210,7 +210,7 @@ def _state(value: Plain, cls: str, what: str) -> dict[str, Plain]:
     """Give the attributes of an object of one class."""
     _require(isinstance(value, Instance) and value.cls.name == cls, what)
     assert isinstance(value, Instance)
-    state = value.state.texts() if isinstance(value.state, Pairs) else None
+    state = value.state.string_keys() if isinstance(value.state, Pairs) else None
     _require(state is not None, what)
     assert state is not None
     return state
@@ -292,7 +292,7 @@ def _with(value: Plain, **attributes: Plain) -> Instance:
     """Give the same object with other attributes."""
     assert isinstance(value, Instance)
     assert isinstance(value.state, Pairs)
-    state = {**(value.state.texts() or {}), **attributes}
+    state = {**(value.state.string_keys() or {}), **attributes}
     return Instance(value.cls, Pairs(tuple(state.items())))
 
 
@@ -300,7 +300,7 @@ def _resized(entry: Plain, shape: tuple[int, ...]) -> Instance:
     """Describe a tensor of another shape, in one part."""
     assert isinstance(entry, Instance)
     assert isinstance(entry.state, Pairs)
-    chunks = (entry.state.texts() or {}).get("chunks")
+    chunks = (entry.state.string_keys() or {}).get("chunks")
     first = chunks[0] if isinstance(chunks, list) else None
     whole = _with(first, offsets=_size((0,) * len(shape)), sizes=_size(shape))
     return _with(entry, size=_size(shape), chunks=[whole])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     import pickletools
 
-Operation = tuple[str, Any, int, int]  # name, argument, begin, end
+Opcode = tuple[str, Any, int, int]  # name, argument, begin, end
 
 _PLAIN = {
     ord("("): "MARK",
@@ -58,14 +58,14 @@ _TEXTS = {ord("X"): ("BINUNICODE", 4), 0x8C: ("SHORT_BINUNICODE", 1)}  # after t
 _NAMED = ord("c")
 
 
-def operations(pickle: bytes | BinaryIO) -> Iterator[Operation]:
+def read_opcodes(pickle: bytes | BinaryIO) -> Iterator[Opcode]:
     """Give each opcode up to STOP; what cannot be read raises what `pickletools` raises."""
     return _of_bytes(pickle) if isinstance(pickle, bytes) else _of_file(pickle)
 
 
-def _of_bytes(pickle: bytes) -> Iterator[Operation]:
+def _of_bytes(pickle: bytes) -> Iterator[Opcode]:
     start, size = 0, len(pickle)
-    operation: Operation
+    operation: Opcode
     while start < size:
         code = pickle[start]
         begin = start + 1
@@ -93,7 +93,7 @@ def _of_bytes(pickle: bytes) -> Iterator[Operation]:
     raise ValueError("pickle exhausted before seeing STOP")
 
 
-def _plainly_named(pickle: bytes, start: int) -> Operation | None:
+def _plainly_named(pickle: bytes, start: int) -> Opcode | None:
     """Read a GLOBAL whose two lines need no decoding."""
     middle = pickle.find(b"\n", start)
     last = pickle.find(b"\n", middle + 1)
@@ -105,7 +105,7 @@ def _plainly_named(pickle: bytes, start: int) -> Operation | None:
     return "GLOBAL", words.decode("ascii"), start, last + 1
 
 
-def _slowly(pickle: bytes, start: int) -> Operation:
+def _slowly(pickle: bytes, start: int) -> Opcode:
     opcode = _opcodes().get(pickle[start])
     if opcode is None:
         raise ValueError(f"at position {start}, opcode {pickle[start : start + 1]!r} unknown")
@@ -123,7 +123,7 @@ def _opcodes() -> dict[int, pickletools.OpcodeInfo]:
     return {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
 
-def _of_file(pickle: BinaryIO) -> Iterator[Operation]:
+def _of_file(pickle: BinaryIO) -> Iterator[Opcode]:
     """Give the opcodes of a file; where each ends is known when the next one begins."""
     import pickletools
 

@@ -47,7 +47,7 @@ class Pairs:
 
     items: tuple[tuple[Plain, Plain], ...]
 
-    def texts(self) -> dict[str, Plain] | None:
+    def string_keys(self) -> dict[str, Plain] | None:
         """Give it as a dict if every key is a text; a key that is set again has its last value."""
         found: dict[str, Plain] = {}
         for key, value in self.items:
@@ -157,7 +157,7 @@ def _is_state(value: Plain) -> bool:
     A pair is refused: an unpickler sets what its second half names with `setattr`.
     """
     if isinstance(value, Pairs):
-        names = value.texts()
+        names = value.string_keys()
         return names is not None and all(map(_is_attribute, names))
     return value is None or (isinstance(value, tuple) and len(value) != 2)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
-from resize_pos.containers.pickle.opcodes import operations
+from resize_pos.containers.pickle.opcodes import read_opcodes
 from resize_pos.containers.pickle.values import (
     Atom,
     Cell,
@@ -103,7 +103,7 @@ class _Machine:
     def run(self, pickle: bytes | BinaryIO) -> Walked:
         handlers, end = self._handlers, 0
         try:
-            for name, argument, position, end in operations(pickle):
+            for name, argument, position, end in read_opcodes(pickle):
                 self._at = (name, position)
                 self._room -= 1
                 handler = handlers.get(name)

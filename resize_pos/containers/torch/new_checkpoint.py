@@ -12,7 +12,7 @@ from resize_pos.containers.pickle.edit import encode_str
 from resize_pos.containers.torch.dtypes import STORAGE_CLASS, TORCH_NAME
 from resize_pos.containers.torch.edit import TensorSpec, encode_tensor
 from resize_pos.containers.torch.tensors import TensorRef
-from resize_pos.containers.zip.layout import Fresh, Planned, checksum, lay_out
+from resize_pos.containers.zip.layout import Fresh, ZipMember, checksum, lay_out
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.tensors import DTYPES, TensorInfo
 
@@ -82,7 +82,7 @@ def write_checkpoint(
     note: Mapping[str, str],
 ) -> None:
     """Write a checkpoint of a pickle and the storages that it refers to."""
-    planned: list[Planned] = [Fresh.of(f"{ROOT}data.pkl", pickle)]
+    planned: list[ZipMember] = [Fresh.of(f"{ROOT}data.pkl", pickle)]
     planned.append(Fresh.of(f"{ROOT}byteorder", b"little"))
     planned += [note_record(ROOT, note)] if note else []
     planned += storages

@@ -19,7 +19,7 @@ from resize_pos.containers.torch.new_checkpoint import NOTE, note_record
 from resize_pos.containers.torch.stored_tensors import TorchContainer
 from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.containers.torch.tree import Tree
-from resize_pos.containers.zip.layout import Fresh, Kept, Planned, lay_out
+from resize_pos.containers.zip.layout import Fresh, Kept, ZipMember, lay_out
 from resize_pos.containers.zip.records import ALIGNMENT
 from resize_pos.core.background import Beside
 from resize_pos.core.errors import ContainerError
@@ -137,9 +137,9 @@ class TorchZip(TorchContainer):
         known = stated.isdecimal() and len(stated) < 6 and 0 < int(stated) <= 1 << 14
         return int(stated) if known else ALIGNMENT
 
-    def _planned(self, edited: Edited, note: Mapping[str, str], slack: int) -> list[Planned]:
+    def _planned(self, edited: Edited, note: Mapping[str, str], slack: int) -> list[ZipMember]:
         """List the records of the output, in the order of the source."""
-        root, planned, last = self.archive.root, list[Planned](), 0
+        root, planned, last = self.archive.root, list[ZipMember](), 0
         for name, record in self.archive.records.items():
             key = name.removeprefix("data/") if name.startswith("data/") else None
             if name == NOTE or key in edited.removed:

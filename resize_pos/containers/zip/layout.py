@@ -68,11 +68,11 @@ class Fresh:
         return self.known_crc
 
 
-Planned = Kept | Fresh
+ZipMember = Kept | Fresh
 
 
 @dataclass(slots=True)
-class Layout:
+class ZipLayout:
     """The segments of a new archive; `shift` is how far the longest kept range has moved."""
 
     segments: list[Segment]
@@ -80,14 +80,14 @@ class Layout:
     shift: int
 
 
-def lay_out(planned: Sequence[Planned], alignment: int = ALIGNMENT) -> Layout:
+def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayout:
     """Put records one after the other, padded and closed exactly as torch's own writer does.
 
     A record that moves by a multiple of the alignment is copied with its header; only the first one
     after a change gets new padding. So nearly everything is copied as one long range.
     """
     segments: list[Segment] = []
-    central: list[tuple[Planned, int]] = []
+    central: list[tuple[ZipMember, int]] = []
     position, longest, shift = 0, 0, 0
     for plan in planned:
         if isinstance(plan, Kept):
@@ -116,7 +116,7 @@ def lay_out(planned: Sequence[Planned], alignment: int = ALIGNMENT) -> Layout:
     last = next((c for c in awaited if isinstance(c, LaterBytes)), NewBytes(b""))
     directory = partial(_directory, central, end)
     segments.append(_after(last, size, directory))
-    return Layout(segments, position + size, shift)
+    return ZipLayout(segments, position + size, shift)
 
 
 def _after(content: Segment, length: int, make: Callable[[], bytes]) -> Segment:
@@ -126,22 +126,22 @@ def _after(content: Segment, length: int, make: Callable[[], bytes]) -> Segment:
     return NewBytes(make())
 
 
-def _directory(central: Sequence[tuple[Planned, int]], end: bytes) -> bytes:
+def _directory(central: Sequence[tuple[ZipMember, int]], end: bytes) -> bytes:
     entries = (_entry(plan, _crc(plan), position) for plan, position in central)
     return b"".join((*entries, end))
 
 
-def _crc(plan: Planned) -> int:
+def _crc(plan: ZipMember) -> int:
     return plan.record.crc if isinstance(plan, Kept) else plan.crc
 
 
-def _entry(plan: Planned, crc: int, position: int) -> bytes:
+def _entry(plan: ZipMember, crc: int, position: int) -> bytes:
     if isinstance(plan, Kept):
         return _moved_entry(plan.record, position)
     return _fresh_entry(plan, crc, position)
 
 
-def _entry_length(plan: Planned, position: int) -> int:
+def _entry_length(plan: ZipMember, position: int) -> int:
     return len(_entry(plan, 0, position))
 
 

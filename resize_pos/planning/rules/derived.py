@@ -19,7 +19,7 @@ from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.deep import DeepLayout
 from resize_pos.planning.rules.window import leader_of, place_of, rule_of
 
-Planned = tuple[Extent, Extent, tuple[int, ...]]  # source, target, target shape
+DerivedShape = tuple[Extent, Extent, tuple[int, ...]]  # source, target, target shape
 
 
 def settle_table(
@@ -100,7 +100,7 @@ def _blocks(cells: Grid, window: Grid) -> Grid:
     return Grid(-(-cells.height // window.height), -(-cells.width // window.width))
 
 
-def _index(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _index(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """One entry per pair of cells, and of the class token where its rows are in the table."""
     extra, own = leader.table.suffix, table.tensor.shape
     layout = leader.table.layout
@@ -112,7 +112,7 @@ def _index(table: PositionTable, leader: Step, request: Request) -> Planned:  # 
     return source, target, (tokens * tokens,) if len(own) == 1 else (tokens, tokens)
 
 
-def _axis_index(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _axis_index(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """The same for one of two decoupled tables, which sees only its own axis."""
     extra = leader.table.suffix
     tokens = math.isqrt(table.tensor.elements) - (1 if extra else 0)
@@ -131,7 +131,7 @@ def _distance_index(
     table: PositionTable,
     leader: Step,
     request: Request,  # noqa: ARG001
-) -> Planned:
+) -> DerivedShape:
     """Queries may stand on every second cell, where the block halves the image."""
     source, target = Extent(grid=leader.table.grid), Extent(grid=leader.target)
     halved = table.tensor.shape[0] != leader.table.grid.cells
@@ -140,7 +140,7 @@ def _distance_index(
     return source, target, (queries.cells, grid.cells)
 
 
-def _mask(table: PositionTable, leader: Step, request: Request) -> Planned:
+def _mask(table: PositionTable, leader: Step, request: Request) -> DerivedShape:
     """Windows of a shifted partition that hold cells from opposite edges of the image."""
     window, goal = leader.table.grid, leader.target
     found, size, blocks = table.reach, request.to_size, table.grid
@@ -171,7 +171,7 @@ def _shift(window: Grid) -> int:
     return min(window.height, window.width) // 2
 
 
-def _positions(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _positions(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """Numbers of the rows; those before the first number are the table's padding."""
     rows = leader.table.layout.rows(leader.table.tensor.shape)
     goal = leader.table.layout.rows(leader.target_shape)
@@ -183,7 +183,7 @@ def _positions(table: PositionTable, leader: Step, request: Request) -> Planned:
     return source, target, (*table.tensor.shape[:-1], goal - skipped)
 
 
-def _square_mask(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _square_mask(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """One row and one column per position."""
     rows = leader.table.layout.rows(leader.table.tensor.shape)
     goal = leader.table.layout.rows(leader.target_shape)
@@ -192,7 +192,7 @@ def _square_mask(table: PositionTable, leader: Step, request: Request) -> Planne
     return Extent(rows=rows), Extent(rows=goal), (*table.tensor.shape[:-2], goal, goal)
 
 
-def _resolution(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _resolution(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """The image side in pixels, as a number."""
     patch = leader.table.patch
     if patch is None:
@@ -201,7 +201,7 @@ def _resolution(table: PositionTable, leader: Step, request: Request) -> Planned
     return _scalars(table, sizes[0], sizes[1])
 
 
-def _scalars(table: PositionTable, source: Size, target: Size) -> Planned:
+def _scalars(table: PositionTable, source: Size, target: Size) -> DerivedShape:
     if target.height != target.width:
         raise TableError(
             f"{table.name} is a single number and cannot say {target} px.",
@@ -210,13 +210,13 @@ def _scalars(table: PositionTable, source: Size, target: Size) -> Planned:
     return Extent(value=source.height), Extent(value=target.height), ()
 
 
-def _length(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _length(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """The number of positions of a text."""
     source, target = leader.table.grid.cells, leader.target.cells
     return Extent(value=source), Extent(value=target), table.tensor.shape
 
 
-def _rotary(table: PositionTable, leader: Step, request: Request) -> Planned:  # noqa: ARG001
+def _rotary(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """One row of angles per patch."""
     if table.tensor.shape[0] != leader.table.grid.cells:
         raise GeometryError(
@@ -226,7 +226,7 @@ def _rotary(table: PositionTable, leader: Step, request: Request) -> Planned:  #
     return source, target, (leader.target.cells, *table.tensor.shape[1:])
 
 
-FORMULAS: Mapping[str, Callable[[PositionTable, Step, Request], Planned]] = {
+FORMULAS: Mapping[str, Callable[[PositionTable, Step, Request], DerivedShape]] = {
     "relative-index": _index,
     "relative-index-high": _axis_index,
     "relative-index-width": _axis_index,

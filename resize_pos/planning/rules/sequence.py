@@ -91,9 +91,9 @@ def require_lengths(
     """Refuse a request that no text table, or that several of different lengths, could mean."""
     if request.to_length is None:
         return
-    texts = [t for t in tables if t.role is Role.SEQUENCE]
-    changing = [t for t in texts if t.family.kept is None]
-    if not texts and not unsettled:
+    text_tables = [t for t in tables if t.role is Role.SEQUENCE]
+    changing = [t for t in text_tables if t.family.kept is None]
+    if not text_tables and not unsettled:
         raise TableError(
             "no text table was found, so --to-length has nothing to change.",
             hint="`resize-pos inspect` lists what there is; --to SIZE is for images.",

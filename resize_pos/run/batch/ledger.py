@@ -28,7 +28,7 @@ _BESIDE = ("config.json", "open_clip_config.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One job of an earlier run."""
 
     target: str  # relative to the output folder
@@ -74,7 +74,7 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
         self._file: TextIO | None = None
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, LedgerEntry] = {}
         text = ""
         with contextlib.suppress(OSError):
             text = self._path.read_text(encoding="utf-8", errors="replace")
@@ -111,7 +111,7 @@ class Ledger:
         if self._file is not None:
             self._file.close()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         """Note an entry; it replaces the target's earlier one."""
         self.entries[entry.target] = entry
         self._write(entry)
@@ -119,9 +119,9 @@ class Ledger:
     def forget(self, target: str) -> None:
         """Take back what was begun: nothing came of it."""
         self.entries.pop(target, None)
-        self._write(Entry(target, {}, done=False))
+        self._write(LedgerEntry(target, {}, done=False))
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: LedgerEntry) -> None:
         assert self._file is not None
         self._file.write(json.dumps(asdict(entry), separators=(",", ":")) + "\n")
         self._file.flush()
@@ -139,11 +139,11 @@ _TYPES: Mapping[str, type] = {
 _OUTCOME_TYPES: Mapping[str, type] = {"verdict": str, "checks": list, "sha256": str}
 
 
-def _entry(line: str) -> Entry | None:
+def _entry(line: str) -> LedgerEntry | None:
     """Read one line; None if it is no entry: cut off by a kill, or edited by somebody."""
     try:
         found = parse(line)
-        entry = Entry(**found)
+        entry = LedgerEntry(**found)
     except (ValueError, TypeError):
         return None
     if not all(isinstance(getattr(entry, name), kind) for name, kind in _TYPES.items()):

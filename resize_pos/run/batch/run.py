@@ -16,7 +16,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
 from resize_pos.report.json import SCHEMA, request_document
 from resize_pos.run.batch.discover import size_of
-from resize_pos.run.batch.ledger import Entry, Ledger, stamp
+from resize_pos.run.batch.ledger import Ledger, LedgerEntry, stamp
 from resize_pos.run.batch.pools import dask_cluster, local_processes
 from resize_pos.run.batch.schedule import Event, Started, run_here, run_on
 from resize_pos.run.batch.work import (
@@ -77,7 +77,7 @@ def prepare(
     return Batch(output_dir, tuple(settled), tuple(left))
 
 
-def _settle(task: Task, force: bool, entry: Entry | None) -> Outcome | Task:
+def _settle(task: Task, force: bool, entry: LedgerEntry | None) -> Outcome | Task:
     if not os.path.lexists(task.target):
         return task
     task = replace(task, exists=True, rights=Rights.REPLACE if force else Rights.ASK)
@@ -99,7 +99,7 @@ def _settle(task: Task, force: bool, entry: Entry | None) -> Outcome | Task:
     return replace(task, rights=Rights.REPLACE)
 
 
-def _same_source(entry: Entry, source: Path) -> bool:
+def _same_source(entry: LedgerEntry, source: Path) -> bool:
     return (
         entry.source == str(source.absolute())
         and bool(entry.source_stamp)
@@ -117,7 +117,7 @@ def _describe(earlier: Any) -> str:
     return ", ".join(words) or "with other options"
 
 
-def _current(task: Task, entry: Entry) -> Outcome:
+def _current(task: Task, entry: LedgerEntry) -> Outcome:
     document = {
         "schema": SCHEMA,
         "version": __version__,
@@ -157,7 +157,9 @@ def run_all(
                 job = event.task.job
                 stamps[event.task.number] = stamp(job.source, beside=True)
                 if _will_own(event.task):
-                    ledger.add(Entry(_key(event.task, batch.output_dir), order(job), done=False))
+                    ledger.add(
+                        LedgerEntry(_key(event.task, batch.output_dir), order(job), done=False)
+                    )
             elif event.status != FAILED:
                 ledger.add(_entry(event, batch.output_dir, stamps[event.task.number]))
             elif not event.task.exists:
@@ -195,9 +197,9 @@ def _absolute(job: Job) -> Job:
     return replace(job, source=job.source.absolute(), output=job.output.absolute())
 
 
-def _entry(outcome: Outcome, output_dir: Path, source_stamp: str) -> Entry:
+def _entry(outcome: Outcome, output_dir: Path, source_stamp: str) -> LedgerEntry:
     task = outcome.task
-    return Entry(
+    return LedgerEntry(
         _key(task, output_dir),
         order(task.job),
         done=True,
