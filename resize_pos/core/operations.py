@@ -58,19 +58,25 @@ class Extent:
     value: int = 0  # of a scalar
 
 
+class _NotInterpolated:
+    """The base of operations that compute or copy values."""
+
+    __slots__ = ()
+
+    @property
+    def resampling(self) -> None:
+        """Nothing is interpolated."""
+        return
+
+
 @dataclass(frozen=True, slots=True)
-class Rebuild:
+class Rebuild(_NotInterpolated):
     """Compute a buffer anew, once the source's was found to be what the formula gives."""
 
     formula: str
     source: Extent
     target: Extent
     normaliser: str = "window"
-
-    @property
-    def resampling(self) -> None:
-        """Nothing is interpolated."""
-        return
 
     @property
     def method_name(self) -> str:
@@ -172,16 +178,11 @@ class SinCosTable:
 
 
 @dataclass(frozen=True, slots=True)
-class SinCos:
+class SinCos(_NotInterpolated):
     """Compute a fixed sin-cos table anew from its formula."""
 
     table: SinCosTable
     mode: SinCosMode
-
-    @property
-    def resampling(self) -> None:
-        """Nothing is interpolated."""
-        return
 
     @property
     def method_name(self) -> str:
@@ -208,13 +209,8 @@ class ResampleKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class SetLength:
+class SetLength(_NotInterpolated):
     """Cut a looked-up table off, or extend it by repeating its last row."""
-
-    @property
-    def resampling(self) -> None:
-        """Nothing is interpolated."""
-        return
 
     @property
     def method_name(self) -> str:

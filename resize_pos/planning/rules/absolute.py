@@ -20,7 +20,7 @@ from resize_pos.planning.grid_solver import (
     candidates,
     settle,
 )
-from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.base import Match, Surroundings, along
 
 
 def settle_table(
@@ -86,12 +86,6 @@ def settle_reference(
         return PositionTable(
             match.tensor, match.family, match.stem, match.layout, Grid(1, rows), evidence=evidence
         )
-
-
-def along(layout: Layout, grid: Grid) -> Grid:
-    """Restrict a grid to the axes that a table has."""
-    axes = layout.axes
-    return Grid(grid.height if "h" in axes else 1, grid.width if "w" in axes else 1)
 
 
 def _solved(

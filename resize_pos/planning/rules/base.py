@@ -13,6 +13,7 @@ from resize_pos.containers.base import Container
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family
@@ -86,3 +87,9 @@ class Rule:
     # None: nothing is matched by name; such tables are found through others.
     settle: Callable[[Match, Surroundings, Mapping[str, PositionTable]], PositionTable] | None
     plan: Callable[[PositionTable, Request, Mapping[str, Step]], Step]
+
+
+def along(layout: Layout, grid: Grid) -> Grid:
+    """Restrict a grid to the axes that a table has."""
+    axes = layout.axes
+    return Grid(grid.height if "h" in axes else 1, grid.width if "w" in axes else 1)

@@ -10,12 +10,11 @@ from resize_pos.core.geometry import Grid, Size, grid_of
 from resize_pos.families.tables import PositionTable
 from resize_pos.families.windows import Clamp, Follows, Reach, WindowRule
 from resize_pos.planning.grid_solver import Hypothesis
-from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.base import Match, Surroundings, along
 from resize_pos.planning.rules.deep import deep_window
 from resize_pos.planning.rules.window import (
     Place,
     alike,
-    along,
     extra_rows,
     image_hypotheses,
     leader_of,

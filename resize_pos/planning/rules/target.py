@@ -9,7 +9,7 @@ from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.operations import Resample
 from resize_pos.core.request import Request
 from resize_pos.families.tables import Action, PositionTable, Step, keep
-from resize_pos.planning.rules.absolute import along
+from resize_pos.planning.rules.base import along
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:

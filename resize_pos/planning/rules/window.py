@@ -15,7 +15,7 @@ from resize_pos.families.patch_size import read_patch
 from resize_pos.families.tables import PositionTable, stored_grid
 from resize_pos.families.windows import Follows, WindowRule
 from resize_pos.planning.grid_solver import Hypothesis
-from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.base import Match, Surroundings, along
 
 _CLASS_ROWS = 3  # class → patch, patch → class, class → class: stored after the offsets
 _MOST_LISTED = 6
@@ -120,12 +120,6 @@ def extra_rows(tensor: TensorInfo, layout: Layout, role: Role) -> int:
     grouped = any("s" in term for term in layout.terms if isinstance(term, tuple))
     even = layout.rows(tensor.shape) % 2 == 0
     return _CLASS_ROWS if grouped and even and role is Role.RELATIVE else 0
-
-
-def along(layout: Layout, grid: Grid) -> Grid:
-    """Restrict a grid to the axes that a table has."""
-    axes = layout.axes
-    return Grid(grid.height if "h" in axes else 1, grid.width if "w" in axes else 1)
 
 
 def read_window(

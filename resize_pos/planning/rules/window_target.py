@@ -12,7 +12,8 @@ from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, PositionTable, Step, keep, stored_grid
 from resize_pos.families.windows import Clamp, Follows, clamp_window
-from resize_pos.planning.rules.window import along, rule_of
+from resize_pos.planning.rules.base import along
+from resize_pos.planning.rules.window import rule_of
 from resize_pos.transforms.progression import reach
 
 
