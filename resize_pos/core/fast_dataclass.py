@@ -1,8 +1,9 @@
-"""Dataclasses that are made quickly.
+"""Dataclasses whose classes are created quickly.
 
 `dataclasses` compiles up to ten functions for every class; for some hundred classes that was half
-of what a look at a checkpoint costs. Here one is compiled, the constructor, and the others are
-shared. For a type checker, and for `fields`, `replace` and `asdict`, the classes are dataclasses.
+of the time of `inspect`. Here only the constructor is compiled, and the other methods are shared.
+For a type checker, and for `fields`, `replace` and `asdict`, the classes are dataclasses.
+`__post_init__` is not supported, and refused when the class is created.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def _values(instance: Any) -> Any:
 
 
 def _make(cls: type[Any], methods: list[str], *, unhashable: bool) -> type[Any]:
+    if hasattr(cls, "__post_init__"):
+        raise TypeError(f"{cls.__qualname__}: __post_init__ would not be called; use a classmethod")
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     names = tuple(made.__dataclass_fields__)
     made.__values__ = attrgetter(*names) if names else lambda _: ()

@@ -180,6 +180,20 @@ def test_just_the_files_needed_are_fetched_and_converted(hub: Hub, tmp_path: Pat
     assert hub.asked == []
 
 
+def test_verify_and_compare_take_models_on_the_hub(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["org/vit"] = repository(tmp_path / "remote")
+    here = tmp_path / "here"
+    assert command(hub, here, "hf://org/vit", "--to", "96x128").returncode == 0
+    for words in (
+        ("verify", "vit-96x128", "--against", "hf://org/vit"),
+        ("verify", "hf://org/vit", "--size", "64"),
+        ("compare", "hf://org/vit", "--to", "96x128"),
+        ("compare", "hf://org/vit", "vit-96x128"),
+    ):
+        done = command(hub, here, *words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+
+
 def test_shards_are_fetched_with_their_index(hub: Hub, tmp_path: Path) -> None:
     folder = shards(tmp_path / "remote")
     (folder / "config.json").write_text('{"image_size": 64}')

@@ -109,3 +109,14 @@ def test_no_attribute_can_be_added() -> None:
 def test_other_kinds_of_classes_are_left_to_the_standard_library() -> None:
     with pytest.raises(TypeError):
         quick(slots=False)
+
+
+def test_a_method_that_would_never_be_called_is_refused() -> None:
+    with pytest.raises(TypeError, match="__post_init__ would not be called"):
+
+        @quick(slots=True)
+        class Checked:
+            x: int
+
+            def __post_init__(self) -> None:
+                raise AssertionError

@@ -1,7 +1,7 @@
 """The opcodes of a pickle, one after the other: what each is called, says, and where it lies.
 
-`pickletools` knows them all. Those that torch writes thousands of are decoded here, in a quarter of
-the time; the rest, and whatever looks odd, is left to it.
+`pickletools` knows them all. Those that torch writes thousands of are decoded here, which saves its
+import and a part of the walk; the rest, and whatever looks odd, is left to it.
 """
 
 from __future__ import annotations
