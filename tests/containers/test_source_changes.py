@@ -66,7 +66,8 @@ def distributed(changing: str, make: Callable[[Path], Path] = in_two_files) -> B
 
 
 def save_npz(path: Path) -> None:
-    np.savez(path, **vit())
+    arrays: dict[str, Any] = vit()
+    np.savez(path, **arrays)
 
 
 SMALL = {"to_grid": "6x10", "from_grid": "3x5"}
@@ -133,7 +134,7 @@ def test_a_change_during_the_copy_is_refused(
 ) -> None:
     source, changing = build(tmp_path)
     original = splice._Splicer._copy
-    changed = []
+    changed: list[object] = []
 
     def copy(self: Any, offset: int, end: int) -> None:
         original(self, offset, end)
