@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from resize_pos.containers.detect import DISTRIBUTED_PIECE
 from resize_pos.containers.io.link_or_copy import require_bare, require_inside
 from resize_pos.containers.pickle.plain import Call, Instance, Name, Pairs, Plain, plain_values
 from resize_pos.containers.pickle.walk import walk
@@ -104,7 +105,9 @@ class Metadata:
             if path.stat().st_size > _LARGEST:
                 raise ContainerError(f"{METADATA} is too large.")
             data = path.read_bytes()
-            size = sum(file.stat().st_size for file in folder.glob("*.distcp")) + len(data)
+            size = sum(file.stat().st_size for file in folder.glob(f"*{DISTRIBUTED_PIECE}")) + len(
+                data
+            )
         except OSError as error:
             raise ContainerError(f"{METADATA} cannot be read: {error.strerror}.") from error
         return cls.of(data, size)
