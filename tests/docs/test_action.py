@@ -53,10 +53,29 @@ def run(tmp_path: Path) -> Run:
                 "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
             },
         )
-        lines = output.read_text(encoding="utf-8").splitlines()
-        return done, dict(line.split("=", 1) for line in lines)
+        return done, _outputs(output.read_text(encoding="utf-8"))
 
     return call
+
+
+def _outputs(text: str) -> dict[str, str]:
+    """Read the file of outputs as a runner does: NAME=VALUE, or NAME<<END, lines, END."""
+    found: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        heredoc = re.match(r"([^=<]+)<<(.+)", line)
+        if heredoc is None:
+            name, _, found[name] = line.partition("=")
+            continue
+        value: list[str] = []
+        for part in lines:
+            if part == heredoc[2]:
+                break
+            value.append(part)
+        else:
+            pytest.fail(f"{heredoc[1]}: no line {heredoc[2]!r} ends the value")
+        found[heredoc[1]] = "\n".join(value)
+    return found
 
 
 def _filled(text: str, inputs: dict[str, str]) -> str:
@@ -81,6 +100,60 @@ def test_arguments_are_split_as_a_shell_would_and_not_run(run: Run, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert outputs["path"] == "a $(touch owned) b.safetensors"
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("args", ["--strict '", '-o "a b', "--strict \\"])
+def test_arguments_that_cannot_be_split_fail_the_step(args: str, run: Run, tmp_path: Path) -> None:
+    before = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+    done, outputs = run(checkpoint="my vit.safetensors", to="96x128", args=args)
+    assert done.returncode == 1
+    assert outputs == {}
+    assert "::error title=resize-pos::args cannot be split into words: No" in done.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == before
+
+
+def test_an_argument_may_hold_a_line_break(run: Run, tmp_path: Path) -> None:
+    done, outputs = run(
+        checkpoint="my vit.safetensors", to="96x128", args="-o 'a\nverdict=ok\nb.safetensors'"
+    )
+    assert done.returncode == 0, done.stderr
+    assert outputs["path"] == "a\nverdict=ok\nb.safetensors"
+    assert set(outputs) == {"path", "verdict"}
+    assert (tmp_path / outputs["path"]).is_file()
+
+
+@pytest.mark.parametrize("name", ["--help", "--version", "-o"])
+def test_a_checkpoint_is_never_taken_for_a_flag(name: str, run: Run) -> None:
+    done, outputs = run(checkpoint=name, to="96x128")
+    assert done.returncode == 1
+    assert outputs == {}
+    assert "::error" in done.stdout
+    assert name in done.stdout
+
+
+def test_a_size_is_never_taken_for_a_flag(run: Run) -> None:
+    done, outputs = run(checkpoint="my vit.safetensors", to="--help")
+    assert done.returncode == 2
+    assert outputs == {}
+    done, outputs = run(checkpoint="my vit.safetensors", to="96x128", **{"from": "--help"})
+    assert done.returncode == 2
+    assert outputs == {}
+
+
+def test_a_step_without_a_result_fails(run: Run) -> None:
+    done, outputs = run(checkpoint="my vit.safetensors", to="96x128", args="--help")
+    assert done.returncode == 1
+    assert outputs == {}
+    assert "::error title=resize-pos::the run wrote no report" in done.stdout
+
+
+def test_modules_in_the_checkout_are_not_imported(run: Run, tmp_path: Path) -> None:
+    for name in ("json.py", "shlex.py", "uuid.py", "click.py"):
+        (tmp_path / name).write_text("open('owned', 'w')\n", encoding="utf-8")
+    done, outputs = run(checkpoint="my vit.safetensors", to="96x128")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "owned").exists()
+    assert outputs["path"] == "my vit-96x128.safetensors"
 
 
 def test_a_stated_size_is_cross_checked(run: Run) -> None:
