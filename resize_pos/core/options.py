@@ -300,6 +300,12 @@ JOB_OPTIONS: tuple[Option, ...] = (
         _RUN,
         "Leave out what the output's format cannot hold (-o NAME.safetensors).",
     ),
+    Option(
+        "durable",
+        Kind.FLAG,
+        _RUN,
+        "Wait until a new target is on the disk; one that is replaced always waits.",
+    ),
     Option("dry_run", Kind.FLAG, _RUN, "Show the plan and write nothing.", flag="-n --dry-run"),
 )
 

@@ -94,4 +94,5 @@ class ResizeOptions(Options, total=False):
     edit_configs: bool | None
     link: bool | None
     drop_extras: bool | None
+    durable: bool | None
     dry_run: bool | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,7 @@ class Job:
     edit_configs: bool = True  # of a folder; else they are carried over as they are
     link: bool = False  # large files that do not change become hard links, not copies
     drop_extras: bool = False  # what the output's format cannot hold is left out
+    durable: bool = False  # a new target is synced, too
     draw: bool = False  # what a page would show is computed, too
 
 
@@ -171,6 +173,10 @@ def _edited(configs: Mapping[str, ConfigFile], edits: Sequence[ConfigEdit]) -> M
     }
 
 
+def _staged(output: Path, job: Job, *, folder: bool) -> AbstractContextManager[Path]:
+    return staged(output, force=job.force, folder=folder, durable=job.durable)
+
+
 def _convert(
     container: Container, plan: Plan, output: Path, job: Job, around: Surroundings
 ) -> _Written:
@@ -178,7 +184,7 @@ def _convert(
     if plan.drops:
         container = container.without(plan.drops)
     shapes = {step.name: step.target_shape for step in plan.changes}
-    with staged(output, force=job.force, folder=container.is_folder) as stage:
+    with _staged(output, job, folder=container.is_folder) as stage:
         require_space(output.parent, container.output_bytes(shapes))
         data = {name: _bytes_of(container, name) for name in shapes}
         note = record(plan, container.tensors, data)
@@ -213,7 +219,7 @@ def _bytes_of(container: Container, name: str) -> bytes:
 
 
 def _copy_whole(container: Container, output: Path, job: Job) -> _Written:
-    with staged(output, force=job.force, folder=container.is_folder) as stage:
+    with _staged(output, job, folder=container.is_folder) as stage:
         require_space(output.parent, container.output_bytes({}))
         copied = container.write_unchanged(stage)
         open_container(stage).check_with_reference()

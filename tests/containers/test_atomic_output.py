@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -193,6 +194,52 @@ def test_only_a_replaced_file_is_synced(tmp_path: Path, monkeypatch: pytest.Monk
     with staged(tmp_path / "out", force=True) as stage:
         stage.write_bytes(b"newer")
     assert seen == [str(stage), str(tmp_path)]
+
+
+def test_a_durable_target_is_synced_though_it_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("no /proc here")
+    seen = synced(monkeypatch)
+    with staged(tmp_path / "out", force=False, durable=True) as stage:
+        stage.write_bytes(b"new")
+    assert seen == [str(stage), str(tmp_path)]
+    del seen[:]
+    source = tmp_path / "source"
+    source.write_bytes(b"linked")
+    with staged(tmp_path / "model", force=False, folder=True, durable=True) as stage:
+        (stage / "sub").mkdir(parents=True)
+        (stage / "sub" / "config.json").write_text("{}")
+        (stage / "shard").hardlink_to(source)
+    assert seen == [
+        str(stage / "sub" / "config.json"),
+        str(stage / "sub"),
+        str(stage / "shard"),
+        str(stage),
+        str(tmp_path),
+    ]
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_durable_says_what_is_there_when_the_folder_cannot_be_synced(
+    number: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter([None, system_error(number)])
+
+    def second_fails(handle: int) -> None:
+        error = next(calls)
+        if error:
+            raise error
+
+    monkeypatch.setattr(os, "fsync", second_fails)
+    target = tmp_path / "out"
+    with contextlib.ExitStack() as stack:
+        if fails:
+            stack.enter_context(pytest.raises(OutputError, match="complete and in place, but"))
+        with staged(target, force=False, durable=True) as stage:
+            stage.write_bytes(b"new")
+    assert target.read_bytes() == b"new"
 
 
 def test_a_folder_that_cannot_be_synced_is_no_failure(

@@ -109,7 +109,7 @@ def test_a_writer_on_another_machine_is_not_looked_up_here(
     dead = tmp_path / stage.name.replace(f"-{os.getpid():x}-", f"-{2**31 - 1:x}-")
     dead.write_bytes(b"half")
     assert is_abandoned(dead)
-    readlink, read_text = Path.readlink, Path.read_text
+    readlink, read_bytes = Path.readlink, Path.read_bytes
     if part == "node":
         monkeypatch.setattr(platform, "node", lambda: "another")
     elif part == "namespace":
@@ -121,8 +121,8 @@ def test_a_writer_on_another_machine_is_not_looked_up_here(
     else:
         monkeypatch.setattr(
             Path,
-            "read_text",
-            lambda path, **how: "b" if path.name == "boot_id" else read_text(path, **how),
+            "read_bytes",
+            lambda path: b"another" if path.name == "boot_id" else read_bytes(path),
         )
     stages._place.cache_clear()
     try:

@@ -149,7 +149,7 @@ def _place() -> str:
     with contextlib.suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_bytes().hex())
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:8]
 
 

@@ -37,6 +37,7 @@ _NO_ORDER = {
     "device",
     "limits",
     "draw",
+    "durable",
 }
 
 
