@@ -1,0 +1,282 @@
+"""Run one conversion again and again, each time disturbed at another place; judge what is left.
+
+`python -m tests.faults.driver NAME FOLDER COUNT KIND …` prints one JSON document. It forks for each
+run, which saves the start of the interpreter: hundreds of runs take seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from resize_pos.containers.io.stage_names import OLD_SUFFIX, PART_SUFFIX
+from resize_pos.core.system_errors import CAUSES
+from tests.faults.conversions import CONVERSIONS, Conversion
+from tests.faults.injection import MOVERS, Fault, Injector
+
+LIMIT = 60.0  # seconds until a run counts as hung
+ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS")
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGKILL")
+CHANGES = ("truncate", "replace", "append")
+
+Tree = dict[str, str]  # name → digest
+
+
+class Ended(NamedTuple):
+    """How one run ended."""
+
+    code: int  # negative: killed by that signal
+    said: str
+    calls: list[str]
+
+
+def tree(folder: Path) -> Tree:
+    """Digest every file, hidden ones too."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def stages(folder: Path) -> list[str]:
+    """Name what unfinished runs left."""
+    ends = (PART_SUFFIX, OLD_SUFFIX)
+    return sorted(path.name for path in folder.rglob("*") if path.name.endswith(ends))
+
+
+class Trial:
+    """One conversion in one folder, from the same start each time."""
+
+    def __init__(self, conversion: Conversion, folder: Path) -> None:
+        self.conversion = conversion
+        self.folder = folder
+        self.src, self.out = folder / "src", folder / "out"
+        self._pristine = folder / "pristine"
+        self.source = tree(self._pristine)
+        self.reset(replaces=False)
+        done = self.run(Fault(0))
+        assert done.code == 0, done.said
+        self.new = self._targets()
+        assert self.new, "nothing was written"
+
+    def reset(self, *, replaces: bool) -> None:
+        """Put the sources back, and old targets where some are to be replaced."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        shutil.rmtree(self.src, ignore_errors=True)
+        shutil.copytree(self._pristine, self.src)
+        self.out.mkdir()
+        for name in self.conversion.targets if replaces else ():
+            target = self.out / name
+            if self.conversion.folder:
+                target.mkdir()
+                target = target / "model.safetensors"
+            target.write_text("old")
+
+    def run(self, fault: Fault, *, force: bool = False) -> Ended:
+        """Run the command in a fork, disturbed once."""
+        said, counted = self.folder / "said", self.folder / "calls"
+        counted.unlink(missing_ok=True)
+        child = os.fork()
+        if child == 0:
+            self._child(fault, said, counted, force=force)
+        deadline = time.monotonic() + LIMIT
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return Ended(-999, "hung", [])
+            time.sleep(0.002)
+        code = os.waitstatus_to_exitcode(ended[1])
+        calls = counted.read_text().split() if counted.exists() else []
+        return Ended(code, said.read_text(errors="replace"), calls)
+
+    def _child(self, fault: Fault, said: Path, counted: Path, *, force: bool) -> None:
+        code = 99
+        try:
+            os.chdir(self.folder)
+            with said.open("w") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            sys.argv = ["resize-pos", *self.conversion.words, *(["-f"] if force else [])]
+            injector = Injector(self.out, self.src, fault)
+            injector.install()
+            from resize_pos.cli.app import main
+
+            try:
+                main(sys.argv[1:])  # given words, it ends with SystemExit
+            except SystemExit as end:
+                code = int(end.code or 0)
+            if not fault.call:
+                counted.write_text("\n".join(injector.calls))
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+    def _targets(self) -> Tree:
+        """Digest the targets; not the ledger and the reports, which hold times."""
+        first = tuple(self.conversion.targets)
+        return {name: hash_ for name, hash_ in tree(self.out).items() if _under(name, first)}
+
+    def judge(self, fault: Fault, *, replaces: bool) -> list[str]:
+        """Run once disturbed, then once undisturbed; name every promise that was broken."""
+        self.reset(replaces=replaces)
+        old = self._targets()
+        done = self.run(fault, force=replaces)
+        wrong = list(self._wrong_end(fault, done))
+        wrong += self._wrong_targets(old, done)
+        if not fault.change and tree(self.src) != self.source:
+            wrong.append("the source was modified")
+        if fault.change:
+            shutil.rmtree(self.src)
+            shutil.copytree(self._pristine, self.src)
+        again = self.run(Fault(0), force=True)
+        if again.code != 0:
+            wrong.append(f"the next run ended with {again.code}: {again.said}")
+        elif self._targets() != self.new:
+            wrong.append("the next run's target is not the expected one")
+        if left := stages(self.folder):
+            wrong.append(f"after the next run there are stages: {left}")
+        return [f"{fault}{', replacing' if replaces else ''}: {line}" for line in wrong]
+
+    def _wrong_end(self, fault: Fault, done: Ended) -> Iterator[str]:
+        if "Traceback" in done.said or "this is a bug" in done.said:
+            yield f"not an error in words: {done.said}"
+        if done.code == -999:
+            yield "hung"
+        elif fault.signal == "SIGKILL":
+            if done.code not in (-signal.SIGKILL, 0):
+                yield f"ended with {done.code}"
+        elif fault.signal:
+            expected = 128 + getattr(signal, fault.signal)
+            if done.code not in (0, expected):
+                yield f"ended with {done.code}, not {expected}: {done.said}"
+            elif done.code and "interrupted; " not in done.said:
+                yield f"the interrupt is not reported: {done.said}"
+            elif done.code and "nothing was written" in done.said and self._targets() == self.new:
+                yield f"a lie: {done.said}"
+            if stages(self.out):
+                yield f"stages were left: {stages(self.out)}"
+        elif fault.error in ("short", "EINTR"):
+            if done.code:
+                yield f"ended with {done.code}: {done.said}"
+        elif done.code not in (0, 1):
+            yield f"ended with {done.code}: {done.said}"
+        elif done.code == 1:
+            if "error: " not in done.said and "failed" not in done.said:
+                yield f"no error is told: {done.said!r}"
+            names = {*self.conversion.targets, *self.conversion.reports, *self._sources()}
+            if not any(Path(name).name in done.said for name in (*names, ".resize-pos-batch")):
+                yield f"the error names no file: {done.said}"
+            if fault.error and not any(words in done.said for words in _words(fault.error)):
+                yield f"the error names no cause: {done.said}"
+
+    def _sources(self) -> Iterator[str]:
+        return (name for name in self.source)
+
+    def _wrong_targets(self, old: Tree, done: Ended) -> Iterator[str]:
+        now = self._targets()
+        for name in self.conversion.targets:
+            was, is_, new = (_below(it, name) for it in (old, now, self.new))
+            if is_ not in (was, new):
+                yield f"{name} is torn: {sorted(is_)}"
+            if done.code == 0 and is_ != new:
+                yield f"{name} is not there, although the run succeeded"
+        for name in self.conversion.reports:
+            with contextlib.suppress(FileNotFoundError):
+                text = (self.out / name).read_text(errors="replace")
+                if not _whole_report(name, text):
+                    yield f"{name} is torn ({len(text)} characters)"
+
+
+def _whole_report(name: str, text: str) -> bool:
+    if name.endswith(".json"):
+        try:
+            return isinstance(json.loads(text), dict)
+        except ValueError:
+            return False
+    return text.rstrip().endswith("</html>") if name.endswith(".html") else text.endswith("\n")
+
+
+def _under(name: str, targets: tuple[str, ...]) -> bool:
+    return any(name == target or name.startswith(f"{target}/") for target in targets)
+
+
+def _below(files: Tree, target: str) -> Tree:
+    return {name: hash_ for name, hash_ in files.items() if _under(name, (target,))}
+
+
+def _words(error: str) -> list[str]:
+    import errno
+
+    number = getattr(errno, error)
+    return [os.strerror(number), CAUSES.get(number, (os.strerror(number),))[0]]
+
+
+def faults(calls: Sequence[str], kinds: Sequence[str]) -> list[Fault]:
+    """List every fault of some kinds, at every call."""
+    found: list[Fault] = []
+    for call, name in enumerate(calls, start=1):
+        if "errors" in kinds:
+            found += [Fault(call, error=error) for error in ERRORS]
+            if name in MOVERS:
+                found.append(Fault(call, error="short"))
+            if name in ("copy_file_range", "sendfile"):  # Python itself resumes the others
+                found.append(Fault(call, error="EINTR"))
+        if "signals" in kinds:
+            found += [Fault(call, signal=s, after=a) for s in SIGNALS for a in (False, True)]
+        if "changes" in kinds:
+            found += [Fault(call, change=change) for change in CHANGES]
+    return found
+
+
+def spread(found: Sequence[Fault], count: int) -> list[Fault]:
+    """Choose `count` of the faults, evenly and always the same ones."""
+    if count >= len(found):
+        return list(found)
+    return [found[(number * len(found)) // count] for number in range(count)]
+
+
+def main(name: str, folder: Path, count: int, kinds: Sequence[str]) -> None:
+    """Disturb one conversion, `count` times in each kind of way, and print what was found."""
+    trial = Trial(CONVERSIONS[name], folder)
+    wrong: list[str] = []
+    counts: dict[str, int] = {}
+    for replaces in (False, True):
+        trial.reset(replaces=replaces)
+        calls = trial.run(Fault(0), force=replaces).calls
+        for kind in kinds:
+            if kind == "changes" and trial.conversion.linked:
+                continue  # what changes a source in place changes its hard links; --help says so
+            for fault in spread(faults(calls, [kind]), count):
+                wrong += trial.judge(fault, replaces=replaces)
+                what = fault.error or fault.signal or fault.change
+                counts[what] = counts.get(what, 0) + 1
+    tried = sum(counts.values())
+    print(json.dumps({"conversion": name, "tried": tried, "kinds": counts, "wrong": wrong}))  # noqa: T201
+
+
+def _warm_up() -> None:
+    """Import what a conversion imports, so that every fork has it."""
+    import resize_pos.cli.app
+    import resize_pos.cli.batch
+    import resize_pos.cli.resize
+    import resize_pos.run.compute
+    import resize_pos.verify.output_check
+
+    del resize_pos
+
+
+if __name__ == "__main__":
+    _warm_up()
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
