@@ -27,6 +27,9 @@ CAUSES: Mapping[int, tuple[str, str | None]] = {
 }
 
 
+_LOOP = "Symlink loop from "  # what Path.resolve says of a link that leads back to itself
+
+
 def cause(error: OSError) -> tuple[str, str | None]:
     """Put into words why the system refused, with a hint for a file that should be written."""
     words = error.strerror or str(error) or type(error).__name__
@@ -40,6 +43,9 @@ def system_error(error: BaseException) -> ResizePosError | None:
         if error.filename is None:
             return ResizePosError(f"the system reports: {words}.")
         return ResizePosError(f"{fsdecode(error.filename)}: {words}.")
+    if isinstance(error, RuntimeError) and str(error).startswith(_LOOP):  # Python 3.11 and 3.12
+        path = str(error).removeprefix(_LOOP).strip("'\"")
+        return ResizePosError(f"{path}: {CAUSES[errno.ELOOP][0]}.")
     if isinstance(error, MemoryError):
         return ResizePosError(
             "out of memory.", "Close other programs, or raise the memory limit of this process."
