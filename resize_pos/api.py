@@ -137,7 +137,7 @@ def resize_checkpoint(
         **for_job,
     )
     check_device(job.device)
-    require_report_targets(written)
+    require_report_targets(written, force=job.force, sources=[job.source])
     report = run(job)
     write_reports(report, written)
     return report

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import os
 import sys
 import traceback
@@ -117,13 +118,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # numpy's linear algebra starts a thread for each core when it is imported, which takes longer
     # than everything that we have it do.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _prepare_streams()
     with raising():
         code = _run(words, debug="--debug" in words)
     if args is None and not _HAVE_ENDINGS & sys.modules.keys():
         # Nothing is open and nothing runs any more. The interpreter would still take everything
         # apart, module by module, for longer than it takes to read a header.
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # its reader is gone, or it is closed
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # it is gone, or closed
                 stream.flush()
         os._exit(code)
     sys.exit(code)
@@ -133,24 +135,26 @@ _HAVE_ENDINGS = {"multiprocessing", "torch", "distributed"}  # want to be told w
 
 
 def _run(words: list[str], debug: bool) -> int:
+    before = _count_written()
     try:
         code = group.main(words, prog_name="resize-pos", standalone_mode=False, obj=words)
-        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ResizePosError as error:
         if debug:
             traceback.print_exc()
         _complain(error.message, error.hint)
+        _mention_written(before)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        _show_usage(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         _complain(_interrupted(error), None)
         return 128 + number_of(error)
     except BrokenPipeError:
         # The reader of our output went away; what it wanted it has. Keep the shutdown silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if debug:
@@ -179,10 +183,59 @@ def _interrupted(error: BaseException) -> str:
     return f"interrupted; already complete and in place: {', '.join(map(str, done))}"
 
 
+def _count_written() -> int:
+    """Count what this process wrote before: main may be called several times."""
+    module = sys.modules.get("resize_pos.containers.io.atomic_output")
+    return 0 if module is None else len(module.placed())
+
+
+def _mention_written(before: int) -> None:
+    """After a failure, name what was written all the same: a report, or stdout, came after it."""
+    if "resize_pos.containers.io.atomic_output" not in sys.modules:
+        return
+    from resize_pos.containers.io.atomic_output import placed
+
+    done = placed()[before:]
+    if 0 < len(done) <= _MOST_NAMED:
+        say(f"already complete and in place: {', '.join(map(str, done))}", err=True)
+
+
+_MOST_NAMED = 4
+
+
+def _show_usage(error: click.ClickException) -> None:
+    """Show what click says about the words that were typed; they may hold names of files."""
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        for line in context.get_usage().splitlines():
+            say(line, err=True)
+        say(f"Try '{context.command_path} --help' for help.", err=True)
+        say("", err=True)
+    first, *more = error.format_message().split(_LINE_BREAK)
+    say(f"Error: {first}", err=True)
+    for line in more:
+        say(line, err=True)
+
+
+_LINE_BREAK = "\n"
+
+
+def _prepare_streams() -> None:
+    """Make sure that there are three streams, and that no text is unwritable for its characters."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        # The next file to be opened would get the number of the stream that is closed.
+        while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(handle)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _complain(message: str, hint: str | None) -> None:
     say(("error: ", "red"), message, err=True)
     if hint:
-        first, *more = hint.splitlines()
+        first, *more = hint.split("\n")
         say(("hint: ", "yellow"), first, err=True)
         for line in more:
             say(line, err=True)

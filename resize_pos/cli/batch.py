@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, for_request, make_job
 from resize_pos.cli.progress import Progress, open_progress
-from resize_pos.cli.terminal import say
+from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
-from resize_pos.report.batch import require_batch_report_targets, write_batch_reports
+from resize_pos.report.batch import write_batch_reports
+from resize_pos.report.batch_result import BatchResult, job_document
+from resize_pos.report.files import require_report_targets
 from resize_pos.run.batch.jobs import collect
 from resize_pos.run.batch.ledger import Ledger
 from resize_pos.run.batch.manifest import read_manifest
 from resize_pos.run.batch.pools import usable_cores
 from resize_pos.run.batch.run import Batch, plan_all, prepare, run_all
-from resize_pos.run.batch.summary import Summary, batch_document, job_document
-from resize_pos.run.batch.work import FAILED, Outcome
+from resize_pos.run.batch.work import Outcome
 from resize_pos.run.job import Job
 
 _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
@@ -90,13 +90,13 @@ def command(
         raise UsageError("nothing to convert.", hint="name a folder, files or globs.")
     if dask is not None and workers is not None:
         raise UsageError("-j counts local processes; with --dask the cluster decides.")
-    require_batch_report_targets(reports)
     wants_document = form != "text" or bool(reports)
     template = make_job(Path(), options, hash_output=wants_document)
     jobs = _collect(sources, manifest, options, template, output_dir)
+    require_report_targets(reports, force=template.force, sources=[job.source for job in jobs])
     own = [_own_reports(path) for path in reports if path.suffix.lower() == ".html"]
     outcomes: list[Outcome] = []
-    with open_progress(visible=not dry_run and not quiet and sys.stderr.isatty()) as progress:
+    with open_progress(visible=not dry_run and not quiet and _is_terminal(sys.stderr)) as progress:
         if dry_run:
             batch = prepare(jobs, output_dir, Ledger(output_dir))
             _follow(plan_all(batch), batch, progress, outcomes, form, quiet)
@@ -110,16 +110,20 @@ def command(
                 with contextlib.closing(events), _telling(outcomes, len(jobs)):
                     _follow(events, batch, progress, outcomes, form, quiet)
     seconds = time.perf_counter() - started
-    summary = Summary(output_dir, tuple(outcomes), len(jobs), seconds, strict)
-    document = batch_document(summary)
-    write_batch_reports(document, reports)
+    results = tuple(outcome.result for outcome in outcomes)
+    summary = BatchResult(output_dir, results, len(jobs), seconds, strict)
+    write_batch_reports(summary, reports)
     if form == "github":
-        _annotate(summary, document)
+        _annotate(summary)
     elif form == "text" and not quiet:
         from resize_pos.cli.render_batch import show_summary
 
         show_summary(summary)
     ctx.exit(summary.exit_code)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: it was closed by whoever started us
 
 
 @contextlib.contextmanager
@@ -128,10 +132,9 @@ def _telling(outcomes: Sequence[Outcome], total: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        done = sum(outcome.status != FAILED for outcome in outcomes)
+        done = sum(not outcome.failed for outcome in outcomes)
         error.add_note(
-            f"{done} of {total} jobs are done, and their outputs are complete; "
-            "run the same command again for the rest."
+            f"{done} of {total} finished, and their outputs are complete; run it again to continue."
         )
         raise
 
@@ -163,7 +166,7 @@ def _follow(
     form: str,
     quiet: bool,
 ) -> None:
-    """Tell every event as it happens, in the form that was asked for."""
+    """Print every event as it happens, in the format that was asked for."""
     total = len(batch.settled) + len(batch.left)
     progress.begin(batch)
     for event in events:
@@ -172,25 +175,26 @@ def _follow(
             continue
         outcomes.append(event)
         progress.finished(event)
+        failure = event.result.failure
         if form == "json":
-            click.echo(json.dumps(job_document(event, total), ensure_ascii=False))
-        elif quiet and event.status != FAILED:
-            click.echo(str(event.task.target))
+            say_json(job_document(event.result, total), indent=None)
+        elif quiet and failure is None:
+            say(str(event.task.target))
         elif not quiet and not progress.visible:
-            from resize_pos.cli.render_batch import outcome_line
+            from resize_pos.cli.render_batch import result_line
 
-            click.echo(f"[{len(outcomes)}/{total}] {outcome_line(event)}", err=True)
-        if quiet and event.status == FAILED:
-            click.echo(f"error: {event.document['error']}", err=True)
+            say(f"[{len(outcomes)}/{total}] {result_line(event.result)}", err=True)
+        if quiet and failure is not None:
+            say(f"error: {failure.error}", err=True)
 
 
-def _annotate(summary: Summary, document: dict[str, Any]) -> None:
+def _annotate(summary: BatchResult) -> None:
     from resize_pos.cli.github import annotate, append_summary
     from resize_pos.report.batch import batch_markdown, count_words
 
-    for outcome in (*summary.failed, *summary.warned):
-        level = "fail" if outcome.status == FAILED else outcome.verdict
-        for reason in outcome.reasons:
-            annotate(level, reason, file=outcome.task.job.source, title="resize-pos")
+    for result in (*summary.failed, *summary.warned):
+        level = "fail" if result.failure is not None else result.verdict.value
+        for reason in result.reasons:
+            annotate(level, reason, file=result.source, title="resize-pos")
     annotate("ok", f"{count_words(summary.counts)}.", title="resize-pos batch")
-    append_summary(batch_markdown(document))
+    append_summary(batch_markdown(summary))

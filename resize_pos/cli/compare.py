@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
+from resize_pos.cli.terminal import say_json
 
 
 @click.command("compare")
@@ -34,8 +34,7 @@ def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> Non
 
     comparison = compare_checkpoints(*checkpoints, **for_request(options))
     if as_json:
-        document = comparison_document(comparison)
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        say_json(comparison_document(comparison))
         return
     from resize_pos.cli.render_verify import show_comparison
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION
+from resize_pos.cli.terminal import say_json, say_page
 from resize_pos.core.errors import UsageError
 from resize_pos.families.family import Family
 from resize_pos.families.registry import known_families
@@ -29,10 +29,10 @@ def command(as_json: bool, markdown: bool) -> None:
     if markdown:
         from resize_pos.report.families_page import families_markdown
 
-        click.echo(families_markdown(known_families()), nl=False)
+        say_page(families_markdown(known_families()))
         return
     if as_json:
-        click.echo(json.dumps([_document(f) for f in known_families()], indent=2))
+        say_json([_document(f) for f in known_families()])
         return
     from resize_pos.cli.render import show_families
 

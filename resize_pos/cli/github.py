@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import click
-
-from resize_pos.core.errors import ResizePosError
+from resize_pos.cli.terminal import say_command
+from resize_pos.core.errors import OutputError, ResizePosError
+from resize_pos.core.printable import printable
+from resize_pos.core.system_errors import cause
 from resize_pos.quality.verdict import Check, Level
 
 _LEVELS = {"ok": "notice", "warn": "warning", "fail": "error"}
@@ -17,7 +19,7 @@ _LEVELS = {"ok": "notice", "warn": "warning", "fail": "error"}
 
 def annotate(level: str, message: str, *, file: Path | None = None, title: str = "") -> None:
     """Print one annotation; `level` is ok, warn or fail."""
-    click.echo(annotation(level, message, file=file, title=title))
+    say_command(annotation(level, message, file=file, title=title))
 
 
 @contextlib.contextmanager
@@ -55,11 +57,16 @@ def append_summary(markdown: str) -> None:
     """Append to the step's summary, where there is one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(markdown.rstrip("\n") + "\n\n")
+        try:
+            with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(markdown.rstrip("\n") + "\n\n")
+        except OSError as error:
+            words, _ = cause(error)
+            raise OutputError(f"the step summary {path}: cannot be written: {words}.") from error
 
 
 def _data(text: str) -> str:
+    text = re.sub(r"[^\r\n]+", lambda line: printable(line[0]), text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from resize_pos.api import Inspection, inspect_checkpoint
 from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
+from resize_pos.cli.terminal import say_json
 from resize_pos.core.errors import UsageError
 from resize_pos.families.tables import PositionTable
 from resize_pos.report.json import health_document, table_document
@@ -47,7 +47,7 @@ def command(
         checkpoint, health=health, pictures=show, **for_request(options)
     )
     if as_json:
-        click.echo(json.dumps(_document(inspection), indent=2, ensure_ascii=False))
+        say_json(_document(inspection))
         return
     from resize_pos.cli.render import show_inspection
 

@@ -9,6 +9,7 @@ import click
 
 from resize_pos.cli.github import annotated
 from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, command_line, make_job
+from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.report import Report
@@ -57,17 +58,17 @@ def command(
     with annotated(checkpoint, wanted=form == "github"):
         draw = wants_pictures(reports)
         job = make_job(checkpoint, options, hash_output=wants_document, draw=draw)
-        require_report_targets(reports)
+        require_report_targets(reports, force=job.force, sources=[checkpoint])
         report = run(job)
         write_reports(report, reports, command_line(ctx))
     if form == "json":
-        from resize_pos.report.json import report_json
+        from resize_pos.report.json import report_document
 
-        click.echo(report_json(report))
+        say_json(report_document(report))
     elif form == "github":
         _annotate(report)
     elif quiet:
-        click.echo(str(report.output or report.source))
+        say(str(report.output or report.source))
     else:
         from resize_pos.cli.render import show_report
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import click
 
-from resize_pos.cli.terminal import say, tell, wants_colour, width
+from resize_pos.cli.terminal import say, say_drawing, tell, wants_colour, width
 from resize_pos.quality.pictures import Map, SimilarityMap, TablePictures
 from resize_pos.report.colours import COSINES, VIRIDIS, Colour
 
@@ -36,13 +36,13 @@ def show_pictures(pictures: TablePictures, *, indent: int = 2) -> None:
     drawn = [draw(values) for values in maps[:count]]
     tell("similarity (cosine) of one cell with every other, mean removed:", indent=indent)
     for lines in zip(*drawn, strict=True):
-        click.echo(begin + (" " * _GAP).join(lines), color=coloured)
+        say_drawing(begin + (" " * _GAP).join(lines))
     places = [
         f"cell {found.row + 1}, {found.column + 1}".ljust(columns)
         for found in pictures.similarity[:count]
     ]
     say((begin + (" " * _GAP).join(places).rstrip(), "dim"))
-    click.echo(f"{begin}-1 {_legend(coloured)} 1", color=coloured)
+    say_drawing(f"{begin}-1 {_legend(coloured)} 1")
 
 
 def has_colour() -> bool:

@@ -14,7 +14,9 @@ from typing import Any
 
 import click
 
-from resize_pos.core.printable import printable
+from resize_pos.core.errors import OutputError
+from resize_pos.core.printable import printable, printable_line
+from resize_pos.core.system_errors import cause
 
 Part = str | tuple[str, str]  # plain words, or words with a style
 
@@ -36,8 +38,47 @@ def wants_colour() -> bool | None:
 
 
 def say(*parts: Part, err: bool = False) -> None:
-    """Print one line, which a narrow terminal must not break."""
-    click.echo("".join(map(painted, parts)), err=err, color=wants_colour())
+    """Print one line, which a narrow terminal must not break.
+
+    Every line that this program prints comes through here.
+    """
+    plain = "".join(part if isinstance(part, str) else part[0] for part in parts)
+    is_command = plain.lstrip().startswith("::")  # a workflow runner would obey it
+    _echo(printable_line(plain) if is_command else "".join(map(painted, parts)), err=err)
+
+
+def say_json(document: Any, *, indent: int | None = 2) -> None:
+    """Print a JSON document."""
+    from resize_pos.report.json import json_text
+
+    _echo(json_text(document, indent=indent))
+
+
+def say_page(text: str) -> None:
+    """Print a text of our own that has many lines, such as a page of the documentation."""
+    _echo(text.rstrip("\n"))
+
+
+def say_command(command: str) -> None:
+    """Print a workflow command, which `cli/github.py` has escaped."""
+    _echo(command)
+
+
+def say_drawing(line: str) -> None:
+    """Print one line of a drawing: characters and colours of our own, no names."""
+    _echo(line)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    try:
+        click.echo(text, err=err, color=wants_colour())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if err:
+            return  # there is nowhere left to say it
+        words, _ = cause(error)
+        raise OutputError(f"standard output: cannot be written: {words}.") from error
 
 
 def tell(

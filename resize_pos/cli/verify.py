@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from resize_pos.cli.options import (
     command_line,
     for_request,
 )
+from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ _ITSELF = Path()  # --config without a folder: the checkpoint's own
 )
 @SOURCE_OPTIONS
 @REPORT_OPTION
+@click.option("-f", "--force", is_flag=True, help="Replace an existing report of any kind.")
 @STRICT_OPTION
 @JSON_OPTION
 @FORMAT_OPTION
@@ -86,6 +87,7 @@ def command(
     model_args: tuple[str, ...],
     images: Path | None,
     reports: tuple[Path, ...],
+    force: bool,
     strict: bool,
     as_json: bool,
     form: str,
@@ -128,7 +130,8 @@ def command(
         from resize_pos.api import verify_checkpoint
         from resize_pos.report.files import require_report_targets
 
-        require_report_targets(reports)
+        sources = [path for path in (*checkpoints, against) if path is not None]
+        require_report_targets(reports, force=force, sources=sources)
         verified = verify_checkpoint(
             checkpoints[0],
             against,
@@ -149,14 +152,15 @@ def _show(verified: Verified, form: str, *, verbose: bool) -> None:
     if form == "json":
         from resize_pos.report.verify_report import verified_document
 
-        document = verified_document(verified)
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        say_json(verified_document(verified))
     elif form == "github":
         from resize_pos.cli.github import annotate_checks, append_summary
+        from resize_pos.report.markdown import code
 
         checks = () if verified.against is None else verified.against.checks
         annotate_checks(checks, verified.output, f"verified: {verified.verdict.value}")
-        append_summary(f"## resize-pos verify\n\n`{verified.output}`: {verified.verdict.value}")
+        words = f"{code(str(verified.output))}: {verified.verdict.value}"
+        append_summary(f"## resize-pos verify\n\n{words}")
     else:
         from resize_pos.cli.render_verify import show_verified
 
@@ -202,12 +206,14 @@ def _say(checkpoint: Path, form: str, fits: bool, detail: str) -> bool:
             "fits": fits,
             "detail": detail,
         }
-        click.echo(json.dumps(document, ensure_ascii=False))
+        say_json(document, indent=None)
     elif form == "github":
         from resize_pos.cli.github import annotate, append_summary
+        from resize_pos.report.markdown import text
 
         annotate("ok" if fits else "fail", words, file=checkpoint, title="resize-pos verify")
-        append_summary(f"- {words}")
+        append_summary(f"- {text(words)}")
     else:
-        click.echo(words)
+        for line in words.split("\n"):
+            say(line)
     return fits

@@ -1,134 +1,132 @@
-"""A batch's document as a file: JSON, Markdown, or one page with a table that can be sorted."""
+"""The report over all jobs of a batch: JSON, Markdown, or a page with a sortable table."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
 
-from resize_pos.core.errors import OutputError, UsageError
+from resize_pos._version import __version__
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.families.tables import Action
+from resize_pos.quality.verdict import Level
+from resize_pos.report.batch_result import BatchResult, JobResult, batch_document
+from resize_pos.report.files import write_files
+from resize_pos.report.groups import change_words
+from resize_pos.report.json import json_text
+from resize_pos.report.markdown import code, table, text
 
-_Document = Mapping[str, Any]
+_SORTED_BY_VERDICT = {Level.FAIL: 0, Level.WARN: 1, Level.OK: 2}
+_COUNT_WORDS = {
+    "planned": "planned",
+    "resized": "done",
+    "unchanged": "unchanged",
+    "current": "current",
+    "warned": "warned",
+    "failed": "failed",
+    "not_started": "not started",
+}
 
 
-def require_batch_report_targets(paths: Iterable[Path]) -> None:
-    """Refuse an unknown suffix or a missing folder before any work is done."""
-    for path in paths:
-        if path.suffix.lower() not in _WRITERS:
-            raise UsageError(
-                f"--report {path}: a batch's report is written as {', '.join(_WRITERS)}.",
-                hint=f"name it {path.stem or 'zoo'}.html",
-            )
-        if not path.parent.is_dir():
-            raise OutputError(f"--report {path}: the folder {path.parent} does not exist.")
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link from the page to a report of one job."""
+
+    address: str
+    word: str
 
 
-def write_batch_reports(document: _Document, paths: Iterable[Path]) -> None:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job, as the page and the Markdown show it."""
+
+    number: int
+    source: str
+    output: str
+    status: str
+    tables: str
+    verdict: str
+    rank: int  # of the verdict, worst first
+    reason: str
+    bytes: int
+    seconds: float | None
+    links: tuple[Link, ...] = ()
+
+
+def write_batch_reports(batch: BatchResult, paths: Iterable[Path]) -> None:
     """Write every report that was asked for."""
     for path in paths:
-        text = _WRITERS[path.suffix.lower()](document, path.parent)
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"--report {path}: {error.strerror}.") from error
+        writers: dict[str, Callable[[], str]] = {
+            ".json": lambda: json_text(batch_document(batch)),
+            ".md": lambda: batch_markdown(batch),
+            ".html": partial(_html, batch, path.parent),
+        }
+        write_files(writers, [path])
 
 
-def batch_markdown(document: _Document) -> str:
+def batch_markdown(batch: BatchResult) -> str:
     """Write a table for a step summary or a pull request."""
-    lines = ["## resize-pos batch", "", f"{count_words(document['counts'])}.", ""]
-    return "\n".join([*lines, *_markdown_rows(document["jobs"])]) + "\n"
-
-
-def _markdown_rows(jobs: Iterable[_Document]) -> list[str]:
-    lines = ["| checkpoint | status | tables | verdict | |", "|---|---|---|---|---|"]
-    for row in map(_row, jobs):
-        cells = (f"`{row['source']}`", row["status"], row["tables"], row["verdict"], row["reason"])
-        lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
-    return lines
+    cells = [
+        (code(row.source), row.status, text(row.tables), row.verdict, text(row.reason))
+        for row in _rows(batch)
+    ]
+    lines = table(("checkpoint", "status", "tables", "verdict", ""), cells)
+    head = ["## resize-pos batch", "", f"{count_words(batch.counts)}.", ""]
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def count_words(counts: Mapping[str, int]) -> str:
     """Say how many jobs ended how."""
-    words = {
-        "planned": "planned",
-        "resized": "done",
-        "unchanged": "unchanged",
-        "current": "current",
-        "warned": "warned",
-        "failed": "failed",
-        "not_started": "not started",
-    }
     always = ("resized", "failed") if not counts.get("planned") else ("planned", "failed")
-    parts = [f"{counts[k]} {w}" for k, w in words.items() if counts.get(k) or k in always]
+    parts = [f"{counts[k]} {w}" for k, w in _COUNT_WORDS.items() if counts.get(k) or k in always]
     return ", ".join(parts)
 
 
-def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+def _rows(batch: BatchResult, folder: Path | None = None) -> list[Row]:
+    return [_row(result, folder) for result in batch.in_order]
 
 
-def _row(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the cells of one job."""
-    tables = job.get("tables") or ()
-    changed = [table for table in tables if table["action"] != "keep"]
-    reasons = [c["detail"] for c in job.get("checks") or () if c["level"] != "ok"]
-    if job["status"] == "failed":
-        reasons = [f"{job['error']} {job['hint'] or ''}".strip()]
-    failed = job["status"] == "failed"
-    return {
-        "number": job["job"]["number"],
-        "source": job["source"],
-        "output": job["output"],
-        "status": job["status"],
-        "tables": "; ".join(dict.fromkeys(map(_change, changed))),
-        "verdict": "" if failed or not job.get("verdict") else job["verdict"],
-        "reason": "; ".join(dict.fromkeys(reasons)),
-        "bytes": job["job"]["bytes"],
-        "seconds": job.get("seconds"),
-        "reports": job["job"]["reports"],
-    }
-
-
-def _change(table: Mapping[str, Any]) -> str:
-    def extent(side: Mapping[str, Any]) -> str:
-        grid = side.get("grid")
-        return str(side.get("length")) if grid is None else "×".join(map(str, grid))
-
-    return f"{extent(table['from'])} → {extent(table['to'])}"
-
-
-def _json(document: _Document, folder: Path) -> str:
-    del folder
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _markdown(document: _Document, folder: Path) -> str:
-    del folder
-    return batch_markdown(document)
-
-
-def _html(document: _Document, folder: Path) -> str:
-    import jinja2  # only who asks for a page pays for it
-
-    rows = [_row(job) for job in document["jobs"]]
-    for row in rows:
-        row["links"] = [Path(os.path.relpath(path, folder)).as_posix() for path in row["reports"]]
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string(
-        files("resize_pos.report").joinpath("batch.html").read_text(encoding="utf-8")
-    )
-    return template.render(
-        document=document, rows=rows, counts=document["counts"], words=count_words
+def _row(result: JobResult, folder: Path | None) -> Row:
+    report, failure = result.report, result.failure
+    steps = () if report is None else (table.step for table in report.tables)
+    changed = (change_words(step) for step in steps if step.action is not Action.KEEP)
+    words = result.reasons
+    if failure is not None and failure.hint:
+        words = (f"{failure.error} {failure.hint}",)
+    return Row(
+        number=result.number,
+        source=str(result.source),
+        output=str(result.output),
+        status=result.status.value,
+        tables="; ".join(dict.fromkeys(changed)),
+        verdict="" if failure is not None else result.verdict.value,
+        rank=3 if failure is not None else _SORTED_BY_VERDICT[result.verdict],
+        reason="; ".join(words),
+        bytes=result.bytes,
+        seconds=None if report is None else report.seconds,
+        links=() if folder is None else tuple(_links(result.reports, folder)),
     )
 
 
-_WRITERS: Mapping[str, Callable[[_Document, Path], str]] = {
-    ".json": _json,
-    ".md": _markdown,
-    ".html": _html,
-}
+def _links(reports: Iterable[Path], folder: Path) -> Iterable[Link]:
+    for path in reports:
+        if path.exists():
+            relative = Path(os.path.relpath(path, folder)).as_posix()
+            # Quoted as bytes: a name need not be valid Unicode.
+            yield Link(quote(os.fsencode(relative)), path.suffix.removeprefix("."))
+
+
+def _html(batch: BatchResult, folder: Path) -> str:
+    from resize_pos.report.html import batch_html  # only who asks for a page imports jinja2
+
+    words = {key: _COUNT_WORDS[key] for key in _COUNT_WORDS if batch.counts.get(key)}
+    return batch_html(
+        batch=batch,
+        rows=_rows(batch, folder),
+        counts=batch.counts,
+        count_words=words,
+        summary=count_words(batch.counts),
+        version=__version__,
+    )

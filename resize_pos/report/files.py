@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from resize_pos.configs.keys import CONFIG_FILES
+from resize_pos.containers.io.atomic_output import output_error, staged
+from resize_pos.containers.io.stage_names import stage_path
 from resize_pos.core.errors import OutputError, UsageError
 from resize_pos.report.json import report_json
 from resize_pos.report.report import Report
 
 SUFFIXES = (".json", ".html", ".md")
 _SPELLINGS = {".htm": ".html", ".markdown": ".md"}
+
+# How a report is recognised, so that the next run may replace it.
+_MARKDOWN_MARK = "<!-- report of resize-pos -->"
+_MARKS = {
+    ".json": b'{\n  "schema": "resize-pos/',
+    ".html": b'<meta name="generator" content="resize-pos">',
+    ".md": _MARKDOWN_MARK.encode(),
+}
+_SEARCHED = 4096  # bytes, of the beginning or the end of a file
 
 
 def format_of(path: Path) -> str:
@@ -29,18 +42,80 @@ def report_markdown(report: Report) -> str:
     return _markdown(report, None)
 
 
-def require_report_targets(paths: Iterable[Path]) -> None:
-    """Refuse an unknown suffix or a missing folder before any work is done."""
+def require_report_targets(
+    paths: Iterable[Path], *, force: bool = False, sources: Sequence[Path] = ()
+) -> None:
+    """Refuse, before any work is done, a report that could not or must not be written.
+
+    An existing file is replaced if it is a report of ours, or with `force`. A file of a source, or
+    a config beside it, is never replaced.
+    """
     for path in paths:
         if format_of(path) not in SUFFIXES:
             raise UsageError(
                 f"--report {path}: a report is written as {', '.join(SUFFIXES)}.",
                 hint=f"name it {path.stem or 'report'}.html",
             )
+        _require_place(path, force=force, sources=sources)
+
+
+def _require_place(path: Path, *, force: bool, sources: Sequence[Path]) -> None:
+    try:
         if path.is_dir():
             raise OutputError(f"--report {path}: is a folder.")
         if not path.parent.is_dir():
             raise OutputError(f"--report {path}: the folder {path.parent} does not exist.")
+        exists = os.path.lexists(path)
+        if exists and not _is_report(path):
+            if any(_belongs_to(path, source) for source in sources):
+                raise OutputError(
+                    f"--report {path}: is a file of the source, which is never modified.",
+                    hint="name another file.",
+                )
+            if not force:
+                raise OutputError(
+                    f"--report {path}: exists and is not a report of resize-pos.",
+                    hint="name another file, or pass --force to replace it.",
+                )
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise OutputError(f"--report {path}: the folder {path.parent} is not writable.")
+        # Only an attempt shows that a name fits, and that the disk is neither full nor read-only.
+        probe = stage_path(path)
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _is_report(path: Path) -> bool:
+    """Tell by the mark in it whether we wrote a file."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            if format_of(path) == ".md":  # its mark is the last line
+                file.seek(max(0, path.stat().st_size - _SEARCHED))
+            part = file.read(_SEARCHED)
+    except OSError:
+        return False
+    return _MARKS[format_of(path)] in part
+
+
+def _belongs_to(path: Path, source: Path) -> bool:
+    """Tell whether a file is a source, is inside of one, or is a config beside one."""
+    if not source.exists():  # it is on a hub, or its absence is reported elsewhere
+        return False
+    real, target = source.resolve(), path.resolve()
+    if target == real or (path.exists() and path.samefile(source)):
+        return True
+    if real.is_dir():
+        return target.is_relative_to(real)
+    return target.parent == real.parent and target.name in CONFIG_FILES
+
+
+def _failed(path: Path, error: OSError) -> OutputError:
+    words = output_error(path, error).message.removeprefix(f"{path}: ")
+    return OutputError(f"--report {path}: {words}", hint="name another file for the report.")
 
 
 def write_reports(report: Report, paths: Iterable[Path], command: str | None = None) -> None:
@@ -56,13 +131,23 @@ def write_reports(report: Report, paths: Iterable[Path], command: str | None = N
 
 
 def write_files(writers: Mapping[str, Callable[[], str]], paths: Iterable[Path]) -> None:
-    """Write each file with the writer of its format."""
+    """Write each file with the writer of its format: whole or not at all."""
     for path in paths:
-        text = writers[format_of(path)]()
+        kind = format_of(path)
+        text = writers[kind]()
+        if kind == ".md":
+            text = f"{text.rstrip()}\n\n{_MARKDOWN_MARK}"
+        data = f"{text.rstrip()}\n".encode("utf-8", "backslashreplace")
         try:
-            path.write_text(text + "\n", encoding="utf-8")
+            with staged(path, force=os.path.lexists(path)) as stage:
+                stage.write_bytes(data)
         except OSError as error:
-            raise OutputError(f"--report {path}: {error.strerror}.") from error
+            raise _failed(path, error) from error
+        except OutputError as error:
+            words = error.message.removeprefix(f"{path}: ")
+            raise OutputError(
+                f"--report {path}: {words}", hint="name another file for the report."
+            ) from error
 
 
 def _html(report: Report, command: str | None) -> str:

@@ -18,6 +18,7 @@ from resize_pos.core.conventions import (
 )
 from resize_pos.core.geometry import Grid
 from resize_pos.core.options import request_values
+from resize_pos.core.printable import finite, safe_json
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import LeftAlone, PositionTable, Step
@@ -80,7 +81,13 @@ def report_document(report: Report) -> dict[str, Any]:
 
 def report_json(report: Report) -> str:
     """Write the document out."""
-    return json.dumps(report_document(report), indent=2, ensure_ascii=False, allow_nan=False)
+    return json_text(report_document(report))
+
+
+def json_text(document: Any, *, indent: int | None = 2) -> str:
+    """Write any document: NaN and infinity as null, and nothing that a terminal would act on."""
+    text = json.dumps(finite(document), indent=indent, ensure_ascii=False, allow_nan=False)
+    return safe_json(text)
 
 
 def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from resize_pos.core.printable import printable
 from resize_pos.report.page import Page, PageSection
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~$]|:(?=//)|(?<=www)\.)")
 _MARKS = {"ok": "✅", "warn": "⚠️", "fail": "❌", "planned": "📝", "unchanged": "✅"}
 _MOST_NAMED = 12
 BAR = "\\|"  # a bar that does not end a cell
@@ -130,7 +130,8 @@ def _row(cells: Sequence[str]) -> str:
 def text(words: str) -> str:
     """Escape words so that they are shown as they are, on one line."""
     line = printable(" ".join(words.split())).replace("&", "&amp;")
-    return _SPECIAL.sub(r"\\\1", line)
+    # The empty comment keeps `@name` from notifying somebody.
+    return _SPECIAL.sub(r"\\\1", line).replace("@", "@<!-- -->")
 
 
 def code(words: str) -> str:

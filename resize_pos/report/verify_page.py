@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from resize_pos.report.figures import Figure, draw
 from resize_pos.report.files import write_files
 from resize_pos.report.groups import Group, change_words, grouped, reasons_in_words
 from resize_pos.report.html import page_html
+from resize_pos.report.json import json_text
 from resize_pos.report.markdown import page_markdown
 from resize_pos.report.page import LibraryDistance, Page, PlanRow, section
 from resize_pos.report.verify_report import Verified, verified_document
@@ -31,9 +31,7 @@ def write_verified(verified: Verified, paths: Iterable[Path], command: str | Non
     page = verified_page(verified, command)
     write_files(
         {
-            ".json": lambda: json.dumps(
-                verified_document(verified), indent=2, ensure_ascii=False, allow_nan=False
-            ),
+            ".json": lambda: json_text(verified_document(verified)),
             ".html": lambda: page_html(page, _figures(verified.against)),
             ".md": lambda: page_markdown(page),
         },

@@ -55,7 +55,6 @@ REASONS = {
     ("containers/io/rename.py", "ctypes"): "calls renameat2 of the C library with our own paths",
     ("containers/pickle/opcodes.py", "pickletools"): "decodes opcodes; it builds and calls nothing",
     ("core/fast_dataclass.py", "exec"): "compiles constructors from the names of our own fields",
-    ("report/batch.py", "importlib"): "reads our own templates as package data",
     ("report/html.py", "importlib"): "reads our own templates as package data",
     ("verify/timm.py", "load_state_dict"): "fills a model with arrays that we have read ourselves",
     ("verify/timm.py", "literal_eval"): "reads --model-arg of the command line: literals only",

@@ -19,7 +19,11 @@ from resize_pos.cli.app import main
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.io import stage_names as stages
+from resize_pos.report.report import Report
+from resize_pos.run.batch import work
 from resize_pos.run.batch.ledger import NAME, Ledger
+from resize_pos.run.job import Job
+from resize_pos.run.job import run as run_job
 from tests.laws.test_imports import HEAVY, loaded_after
 from tests.support.builders import raw_tensors, vit, write_safetensors
 from tests.support.zoo import tree
@@ -391,3 +395,21 @@ def test_a_terminal_gets_one_bar_for_the_whole_and_a_line_for_each_job(run: Run)
     assert "large.safetensors" in seen.decode()
     assert "[1/3]" not in seen.decode()
     assert out.startswith("3 done, 0 failed")
+
+
+def test_replacing_a_target_converts_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(*WORDS)
+    calls: list[Path] = []
+
+    def counted(job: Job) -> Report:
+        calls.append(job.source)
+        return run_job(job)
+
+    monkeypatch.setattr(work, "run", counted)
+    done = run("batch", "zoo", "--to", "128x96", "-o", "out", "-j", "1", "--force", "--json")
+    assert set(done.statuses.values()) == {"resized"}
+    assert len(calls) == len(set(calls)) == len(done.statuses)
+    assert not list(Path("out").rglob(".*resize-pos-part"))
+    fresh = run("batch", "zoo", "--to", "128x96", "-o", "fresh", "-j", "1", "--json")
+    assert fresh.statuses == BOTH_RESIZED
+    assert tree(Path("out")) == tree(Path("fresh"))

@@ -30,7 +30,7 @@ def tasks(names: Sequence[str], folder: Path) -> list[Task]:
 def statuses(events: Iterable[Event]) -> dict[str, str]:
     ended = [event for event in events if isinstance(event, Outcome)]
     assert len({outcome.task.number for outcome in ended}) == len(ended)
-    return {str(outcome.task.job.source): outcome.status for outcome in ended}
+    return {str(outcome.task.job.source): outcome.result.status for outcome in ended}
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +53,8 @@ def test_a_dead_worker_fails_its_job_alone(deadly: str, status: str, tmp_path: P
 
 def test_jobs_run_in_other_processes(tmp_path: Path) -> None:
     events = run_on(lambda: local_processes(2), tasks("ab", tmp_path), window=2, fail_fast=False)
-    processes = [event.document["process"] for event in events if isinstance(event, Outcome)]
-    assert os.getpid() not in processes
+    processes = [event.target_stamp for event in events if isinstance(event, Outcome)]
+    assert str(os.getpid()) not in processes
 
 
 def threads() -> AbstractContextManager[Executor]:

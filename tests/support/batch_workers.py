@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from resize_pos.run.batch.work import Outcome, Task, failed
+from resize_pos.report.batch_result import JobStatus
+from resize_pos.run.batch.work import Outcome, Task, failed, result_of
 
 
 def die_by_name(task: Task) -> Outcome:
@@ -18,4 +19,4 @@ def die_by_name(task: Task) -> Outcome:
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "refused":
         return failed(task, "refused.", None)
-    return Outcome(task, {"status": "resized", "process": os.getpid()})
+    return Outcome(task, result_of(task, JobStatus.RESIZED), target_stamp=str(os.getpid()))

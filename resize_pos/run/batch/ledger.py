@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -20,6 +19,10 @@ from resize_pos.containers.io.atomic_output import output_error
 from resize_pos.core.errors import OutputError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import parse
+from resize_pos.core.printable import finite
+from resize_pos.quality.verdict import Check, Level
+from resize_pos.report.batch_result import Judgement
+from resize_pos.report.json import checks_document
 
 NAME = ".resize-pos-batch.jsonl"
 
@@ -28,7 +31,7 @@ _BESIDE = ("config.json", "open_clip_config.json")
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class PastJob:
     """One job of an earlier run."""
 
     target: str  # relative to the output folder
@@ -37,7 +40,7 @@ class LedgerEntry:
     source: str = ""
     source_stamp: str = ""
     target_stamp: str = ""
-    outcome: Mapping[str, Any] = field(default_factory=dict)  # what a later summary repeats
+    judgement: Judgement = Judgement()  # what a later summary repeats
 
 
 def stamp(path: Path, *, beside: bool = False) -> str:
@@ -68,19 +71,64 @@ def _stat(path: Path, missing: str | None = None) -> str:
     return f"{status.st_size}:{status.st_mtime_ns}"
 
 
+def _parse(line: str) -> PastJob | None:
+    """Read one line; None if it is not one of ours, for example because a kill cut it off."""
+    try:
+        found = parse(line)
+        judged = found.get("outcome") or {}
+        checks = tuple(
+            Check(str(check["name"]), Level(check["level"]), str(check["detail"]))
+            for check in judged.get("checks") or ()
+        )
+        sha256 = judged.get("sha256")
+        words = [found["target"]]
+        words += [found.get(name, "") for name in ("source", "source_stamp", "target_stamp")]
+        order, done = found["order"], found["done"]
+        if not (isinstance(order, dict) and isinstance(done, bool)):
+            return None
+        if not isinstance(order.get("request", {}), dict):
+            return None
+        if not all(isinstance(word, str) for word in (*words, sha256 or "")):
+            return None
+        judgement = Judgement(Level(judged.get("verdict") or "ok"), checks, sha256)
+        target, source, source_stamp, target_stamp = words
+        return PastJob(target, order, done, source, source_stamp, target_stamp, judgement)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _text(entry: PastJob) -> str:
+    judged = entry.judgement
+    document = {
+        "target": entry.target,
+        "order": entry.order,
+        "done": entry.done,
+        "source": entry.source,
+        "source_stamp": entry.source_stamp,
+        "target_stamp": entry.target_stamp,
+        "outcome": {
+            "verdict": judged.verdict.value,
+            "checks": checks_document(judged.checks),
+            "sha256": judged.sha256,
+        },
+    }
+    return json.dumps(finite(document), separators=(",", ":"))
+
+
 class Ledger:
     """The entries of an output folder; append-only, so that a kill loses at most the last line."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
         self._file: TextIO | None = None
-        self.entries: dict[str, LedgerEntry] = {}
+        self.entries: dict[str, PastJob] = {}
         text = ""
         with contextlib.suppress(OSError):
-            text = self._path.read_text(encoding="utf-8", errors="replace")
+            if self._path.is_file():  # a pipe would be waited for
+                text = self._path.read_text(encoding="utf-8", errors="replace")
         self._torn = bool(text) and not text.endswith("\n")  # cut off by a kill
         for line in text.splitlines():
-            entry = _entry(line)
+            entry = _parse(line)
             if entry is not None and entry.order:
                 self.entries[entry.target] = entry
             elif entry is not None:
@@ -107,11 +155,15 @@ class Ledger:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the folder go."""
+        """Close the file, which unlocks the folder."""
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as failure:
+                if error is None:  # otherwise the first failure is the one to report
+                    raise output_error(self._path, failure) from failure
 
-    def add(self, entry: LedgerEntry) -> None:
+    def add(self, entry: PastJob) -> None:
         """Note an entry; it replaces the target's earlier one."""
         self.entries[entry.target] = entry
         self._write(entry)
@@ -119,48 +171,15 @@ class Ledger:
     def forget(self, target: str) -> None:
         """Take back what was begun: nothing came of it."""
         self.entries.pop(target, None)
-        self._write(LedgerEntry(target, {}, done=False))
+        self._write(PastJob(target, {}, done=False))
 
-    def _write(self, entry: LedgerEntry) -> None:
+    def _write(self, entry: PastJob) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(asdict(entry), separators=(",", ":")) + "\n")
-        self._file.flush()
-
-
-_TYPES: Mapping[str, type] = {
-    "target": str,
-    "order": dict,
-    "done": bool,
-    "source": str,
-    "source_stamp": str,
-    "target_stamp": str,
-    "outcome": dict,
-}
-_OUTCOME_TYPES: Mapping[str, type] = {"verdict": str, "checks": list, "sha256": str}
-
-
-def _entry(line: str) -> LedgerEntry | None:
-    """Read one line; None if it is no entry: cut off by a kill, or edited by somebody."""
-    try:
-        found = parse(line)
-        entry = LedgerEntry(**found)
-    except (ValueError, TypeError):
-        return None
-    if not all(isinstance(getattr(entry, name), kind) for name, kind in _TYPES.items()):
-        return None
-    if not isinstance(entry.order.get("request", {}), dict):
-        return None
-    for name, kind in _OUTCOME_TYPES.items():
-        if not isinstance(entry.outcome.get(name), kind | None):
-            return None
-    checks = entry.outcome.get("checks") or []
-    return entry if all(map(_is_check, checks)) else None
-
-
-def _is_check(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(value.get(name), str) for name in ("level", "detail")
-    )
+        try:
+            self._file.write(_text(entry) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise output_error(self._path, error) from error
 
 
 def _lock(file: TextIO, folder: Path) -> None:

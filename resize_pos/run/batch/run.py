@@ -9,30 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from resize_pos._version import __version__
 from resize_pos.containers.io.atomic_output import require_space
 from resize_pos.containers.io.stage_names import remove_abandoned
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
-from resize_pos.report.json import SCHEMA, request_document
+from resize_pos.report.batch_result import JobStatus
 from resize_pos.run.batch.discover import size_of
-from resize_pos.run.batch.ledger import Ledger, LedgerEntry, stamp
+from resize_pos.run.batch.ledger import Ledger, PastJob, stamp
 from resize_pos.run.batch.pools import dask_cluster, local_processes
 from resize_pos.run.batch.schedule import Event, Started, run_here, run_on
 from resize_pos.run.batch.work import (
-    CURRENT,
-    FAILED,
     Outcome,
     Rights,
     Task,
     failed,
     order,
     plan_only,
+    result_of,
 )
 from resize_pos.run.job import Job
-
-# What a later run repeats of a job that is current.
-_REPEATED = ("verdict", "checks", "sha256")
 
 # What is done before worker processes have started.
 _FEW, _LITTLE = 3, 16_000_000
@@ -77,7 +72,7 @@ def prepare(
     return Batch(output_dir, tuple(settled), tuple(left))
 
 
-def _settle(task: Task, force: bool, entry: LedgerEntry | None) -> Outcome | Task:
+def _settle(task: Task, force: bool, entry: PastJob | None) -> Outcome | Task:
     if not os.path.lexists(task.target):
         return task
     task = replace(task, exists=True, rights=Rights.REPLACE if force else Rights.ASK)
@@ -99,7 +94,7 @@ def _settle(task: Task, force: bool, entry: LedgerEntry | None) -> Outcome | Tas
     return replace(task, rights=Rights.REPLACE)
 
 
-def _same_source(entry: LedgerEntry, source: Path) -> bool:
+def _same_source(entry: PastJob, source: Path) -> bool:
     return (
         entry.source == str(source.absolute())
         and bool(entry.source_stamp)
@@ -108,8 +103,10 @@ def _same_source(entry: LedgerEntry, source: Path) -> bool:
 
 
 def _describe(earlier: Any) -> str:
-    request = earlier.get("request", {})
-    words = []
+    request = earlier.get("request")
+    words: list[str] = []
+    if not isinstance(request, dict):
+        return "with other options"
     for name, value in request.items():
         if isinstance(value, dict) and {"height", "width"} == value.keys():
             value = Size(value["height"], value["width"])
@@ -117,17 +114,9 @@ def _describe(earlier: Any) -> str:
     return ", ".join(words) or "with other options"
 
 
-def _current(task: Task, entry: LedgerEntry) -> Outcome:
-    document = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "source": str(task.job.source),
-        "output": str(task.target),
-        "status": CURRENT,
-        "request": request_document(task.job.request),
-        **{name: entry.outcome.get(name) for name in _REPEATED},
-    }
-    return Outcome(task, document, entry.target_stamp)
+def _current(task: Task, entry: PastJob) -> Outcome:
+    result = result_of(task, JobStatus.CURRENT, judgement=entry.judgement)
+    return Outcome(task, result, entry.target_stamp)
 
 
 def plan_all(batch: Batch) -> Iterator[Outcome]:
@@ -149,7 +138,7 @@ def run_all(
     try:
         for settled in batch.settled:
             yield settled
-            if fail_fast and settled.status == FAILED:
+            if fail_fast and settled.failed:
                 return
         stamps: dict[int, str] = {}
         for event in _events(batch.left, workers, dask, fail_fast):
@@ -157,10 +146,8 @@ def run_all(
                 job = event.task.job
                 stamps[event.task.number] = stamp(job.source, beside=True)
                 if _will_own(event.task):
-                    ledger.add(
-                        LedgerEntry(_key(event.task, batch.output_dir), order(job), done=False)
-                    )
-            elif event.status != FAILED:
+                    ledger.add(PastJob(_key(event.task, batch.output_dir), order(job), done=False))
+            elif not event.failed:
                 ledger.add(_entry(event, batch.output_dir, stamps[event.task.number]))
             elif not event.task.exists:
                 ledger.forget(_key(event.task, batch.output_dir))
@@ -197,16 +184,16 @@ def _absolute(job: Job) -> Job:
     return replace(job, source=job.source.absolute(), output=job.output.absolute())
 
 
-def _entry(outcome: Outcome, output_dir: Path, source_stamp: str) -> LedgerEntry:
+def _entry(outcome: Outcome, output_dir: Path, source_stamp: str) -> PastJob:
     task = outcome.task
-    return LedgerEntry(
+    return PastJob(
         _key(task, output_dir),
         order(task.job),
         done=True,
         source=str(task.job.source.absolute()),
         source_stamp=source_stamp,
         target_stamp=outcome.target_stamp,
-        outcome={name: outcome.document.get(name) for name in _REPEATED},
+        judgement=outcome.result.judgement,
     )
 
 

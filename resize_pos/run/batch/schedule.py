@@ -15,7 +15,7 @@ from concurrent.futures import (
 from contextlib import AbstractContextManager
 
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.run.batch.work import FAILED, Outcome, Task, carry_out, failed
+from resize_pos.run.batch.work import Outcome, Task, carry_out, failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def run_here(tasks: Sequence[Task], *, fail_fast: bool) -> Iterator[Event]:
         yield Started(task)
         outcome = carry_out(task)
         yield outcome
-        if fail_fast and outcome.status == FAILED:
+        if fail_fast and outcome.failed:
             return
 
 
@@ -77,7 +77,7 @@ def run_on(pool: Pool, tasks: Sequence[Task], *, window: int, fail_fast: bool) -
                         lost.append(task)
                         continue
                     yield outcome
-                    if fail_fast and outcome.status == FAILED and not stopped:
+                    if fail_fast and outcome.failed and not stopped:
                         stopped = True
                         for pending in running:
                             pending.cancel()

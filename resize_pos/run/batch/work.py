@@ -1,4 +1,4 @@
-"""One job, carried out wherever an executor puts it: plain values in, plain values out."""
+"""One job, carried out in whatever process an executor puts it: values in, values out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from typing import Any, NoReturn
 
 from resize_pos._version import __version__
 from resize_pos.containers.detect import open_container
+from resize_pos.containers.io.atomic_output import staged
 from resize_pos.containers.io.stage_names import remove_stage, stage_path
 from resize_pos.core.errors import OutputError, ResizePosError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.system_errors import system_error
 from resize_pos.planning.provenance import as_plain, recorded_request, request_record
+from resize_pos.report.batch_result import Failure, JobResult, JobStatus, Judgement
 from resize_pos.report.files import wants_pictures, write_reports
-from resize_pos.report.json import SCHEMA, report_document, request_document
 from resize_pos.report.report import Report
 from resize_pos.run.batch.ledger import stamp
 from resize_pos.run.job import Job, run
-
-CURRENT, FAILED = "current", "failed"
 
 # What a job is told about itself, not about the result.
 _NO_ORDER = {
@@ -70,35 +69,38 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended."""
+    """A task that has ended."""
 
     task: Task
-    document: Mapping[str, Any]  # the report's, or status `failed` with `error` and `hint`
+    result: JobResult
     target_stamp: str = ""
 
     @property
-    def status(self) -> str:
-        """One of planned, resized, unchanged, current, failed."""
-        return str(self.document["status"])
+    def failed(self) -> bool:
+        """Whether the job could not be done."""
+        return self.result.failure is not None
 
-    @property
-    def verdict(self) -> str:
-        """What its report concluded; ok when there was nothing to judge."""
-        return str(self.document.get("verdict") or "ok")
 
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it failed, or what its report warns of."""
-        if self.status == FAILED:
-            return (str(self.document["error"]),)
-        checks = self.document.get("checks") or ()
-        return tuple(dict.fromkeys(c["detail"] for c in checks if c["level"] != "ok"))
+def result_of(task: Task, status: JobStatus, **more: Any) -> JobResult:
+    """Describe how a task ended."""
+    job = task.job
+    return JobResult(
+        task.number,
+        job.source,
+        task.target,
+        task.bytes,
+        job.request,
+        status,
+        **more,
+        reports=task.reports,
+    )
 
-    def exit_code(self, *, strict: bool) -> int:
-        """Give the exit code that this job alone would have."""
-        if self.status == FAILED:
-            return 1
-        return 3 if self.verdict == "fail" or (strict and self.verdict == "warn") else 0
+
+def reported(task: Task, report: Report, status: JobStatus) -> JobResult:
+    """Describe a task that was planned or carried out; pictures are not passed on."""
+    tables = tuple(replace(table, pictures=None) for table in report.tables)
+    judgement = Judgement(report.verdict, report.checks, report.sha256)
+    return result_of(task, status, judgement=judgement, report=replace(report, tables=tables))
 
 
 def order(job: Job) -> Mapping[str, Any]:
@@ -125,8 +127,7 @@ def carry_out(task: Task) -> Outcome:
         for path in task.reports:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_reports(report, task.reports)
-        document = {**report_document(report), "status": status}
-        return Outcome(task, document, stamp(task.target))
+        return Outcome(task, reported(task, report, status), stamp(task.target))
     except ResizePosError as error:
         return failed(task, error.message, error.hint)
     except MemoryError:
@@ -152,48 +153,41 @@ def plan_only(task: Task) -> Outcome:
             _refuse(task.target)
     except ResizePosError as error:
         return failed(task, error.message.replace(str(probe), str(task.target)), error.hint)
-    return Outcome(task, report_document(replace(report, output=task.target)))
+    report = replace(report, output=task.target)
+    return Outcome(task, reported(task, report, JobStatus(report.status.value)))
 
 
 def failed(task: Task, error: str, hint: str | None) -> Outcome:
     """Describe a job that could not be done."""
-    document = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "source": str(task.job.source),
-        "output": str(task.target),
-        "status": FAILED,
-        "request": request_document(task.job.request),
-        "error": error,
-        "hint": hint,
-    }
-    return Outcome(task, document)
+    return Outcome(task, result_of(task, JobStatus.FAILED, failure=Failure(error, hint)))
 
 
-def _convert(task: Task) -> tuple[Report, str]:
+def _convert(task: Task) -> tuple[Report, JobStatus]:
     target, job = task.target, replace(task.job, draw=wants_pictures(task.reports))
     target.parent.mkdir(parents=True, exist_ok=True)
     if not os.path.lexists(target):
         report = run(job)
-        return report, report.status.value
+        return report, JobStatus(report.status.value)
     # Something is there: an earlier run's output, or that of a worker that died after its last
-    # step. The job is done aside; equal bytes need no replacing, and foreign ones stay.
+    # step. The job is done aside. Equal bytes need no replacing; other bytes are replaced by the
+    # result that is there already, if they may be.
     aside = stage_path(target)
     try:
         aside.mkdir()
-        report = run(replace(job, output=aside / target.name))
-        report = replace(report, output=target)
-        if _same(aside / target.name, target):
-            return report, CURRENT if task.exists else report.status.value
+        made = aside / target.name
+        report = replace(run(replace(job, output=made)), output=target)
+        if _same(made, target):
+            return report, JobStatus.CURRENT if task.exists else JobStatus(report.status.value)
+        if not _may_replace(task):
+            _refuse(target)
+        with staged(target, force=True, folder=made.is_dir()) as stage:
+            made.rename(stage)
     except ResizePosError as error:
         error.message = error.message.replace(str(aside / target.name), str(target))
         raise
     finally:
         remove_stage(aside)
-    if not _may_replace(task):
-        _refuse(target)
-    report = run(replace(job, force=True))
-    return report, report.status.value
+    return report, JobStatus(report.status.value)
 
 
 def _refuse(target: Path) -> NoReturn:
