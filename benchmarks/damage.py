@@ -1,7 +1,7 @@
 """Ways in which people have botched a resize, for planting: each gives a table of the right shape.
 
 A table is rows × channels, prefix rows first. Nothing here is used by the package itself, which has
-to recognise these without knowing how they were made.
+to recognise these without knowing how they were made. `damage_more.py` has further kinds.
 """
 
 from __future__ import annotations

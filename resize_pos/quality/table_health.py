@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 UNTRAINED_PARTICIPATION = 0.9
 LEARNED_PARTICIPATION = 0.4
 SMALL_Z = 4.0
+FEWEST_CELLS = 64  # below this number of cells, chance alone makes such values: nothing is judged
 SINCOS_VARIATION = 1e-3
 CONSTANT_SHARE = 1e-4
 
@@ -37,6 +38,7 @@ class HealthKind(StrEnum):
     SHUFFLED = "shuffled"
     SINCOS = "sincos"
     LEARNED = "learned"
+    SMALL = "too small to tell"
 
 
 KIND_WORDS: Mapping[HealthKind, str] = {
@@ -46,6 +48,7 @@ KIND_WORDS: Mapping[HealthKind, str] = {
     HealthKind.SHUFFLED: "trained, but without spatial order: its rows may be shuffled",
     HealthKind.SINCOS: "fixed sines and cosines",
     HealthKind.LEARNED: "learned",
+    HealthKind.SMALL: f"too small to tell: fewer than {FEWEST_CELLS} cells",
 }
 EMPTY = frozenset(
     {HealthKind.ZERO, HealthKind.CONSTANT, HealthKind.UNTRAINED}
@@ -109,8 +112,8 @@ def _kind(numbers: Mapping[str, float]) -> HealthKind:
         return HealthKind.CONSTANT
     if numbers["norm_variation"] < SINCOS_VARIATION and abs(numbers["row_energy"] - 0.5) < 1e-3:
         return HealthKind.SINCOS
-    if "participation" not in numbers:
-        return HealthKind.LEARNED
+    if numbers["cells"] < FEWEST_CELLS or "participation" not in numbers:
+        return HealthKind.SMALL
     small = abs(numbers["lag1_z"]) < SMALL_Z
     if numbers["participation"] > UNTRAINED_PARTICIPATION and small:
         return HealthKind.UNTRAINED

@@ -26,6 +26,7 @@ def measure_lone(grid: NDArray[Any]) -> dict[str, float]:
     lengths, steps = _steps(rows, mean)
     varying = float(np.sqrt(np.sum(lengths**2)))
     values = {
+        "cells": float(len(rows)),
         "mean_norm": float(norms.mean()),
         "varying_share": ratio(varying, float(np.sqrt(np.sum(norms**2)))),
         "zero_rows": float(np.count_nonzero(norms == 0)),

@@ -19,7 +19,7 @@ Wide = NDArray[np.float64]
 Single = NDArray[np.float32]
 
 _GOLDEN = 0.6180339887498949
-_ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; many jobs must not
+ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; many jobs must not
 _SMALLEST, _LARGEST = 2.0**-20, 2.0**10  # values whose measures are exact without scaling
 _ROWS, _DEPTH = 32, 256  # blocks of just that size
 
@@ -87,7 +87,7 @@ def resample(grid: Wide, target: Grid, resampling: Resampling) -> Wide:
         along = operator(grid.shape[axis], length, resampling)
         if along.is_identity:
             continue
-        if along.source * along.target * grid.shape[-1] > _ONE_THREAD:
+        if along.source * along.target * grid.shape[-1] > ONE_THREAD:
             grid = apply(along, grid, axis)
         elif axis == 2:
             grid = along.matrix @ grid

@@ -12,7 +12,9 @@ from resize_pos.core.conventions import Resampling
 from resize_pos.quality.measures.loss import grid_of
 from resize_pos.quality.measures.sampling import Wide, centred, ratio, resample, some_channels
 
-_SHORTEST = 6  # a window that repeats needs room to do so
+_SMALLEST_WINDOW = 3  # cells; no published model has smaller attention windows
+_FEWEST_WINDOWS = 6
+_JUMP = 1.5  # step across the borders of windows ÷ step inside; about 1 for tables without windows
 
 
 def cosine_transform(grid: Wide, axis: int) -> Wide:
@@ -75,31 +77,63 @@ def _above(grid: Wide, height: int, width: int) -> Wide:
     return inverse_cosine_transform(inverse_cosine_transform(spectrum, 1), 2)
 
 
-def autocorrelation(grid: Wide, axis: int) -> Wide:
-    """Give the mean correlation at lags 0 … n/2 along one axis, 1 at lag 0."""
-    values = np.moveaxis(centred(some_channels(grid)), axis, -1)
-    length = values.shape[-1]
-    spectrum = np.fft.rfft(values, 2 * length, axis=-1)
-    energy = np.abs(spectrum) ** 2
-    total = np.fft.irfft(energy.sum(axis=tuple(range(energy.ndim - 1))), 2 * length)
-    lags = np.arange(length // 2 + 1)
-    mean = total[lags] / (length - lags)
-    result: Wide = mean / mean[0] if mean[0] > 0 else np.zeros(len(lags))
-    return result
-
-
 def window_period(grid: Wide) -> dict[str, float]:
-    """Find the lag at which the table repeats itself most clearly, on either axis."""
-    best_period, best_height = 0, 0.0
-    for axis in (1, 2):
-        if grid.shape[axis] < 2 * _SHORTEST:
+    """Find the side of the windows that repeat in a table, as windowed attention makes them.
+
+    A window has to divide the grid on both axes, and to fit at least six times. What varies slowly
+    is taken away first: the mean over a window's area around each cell. Of the rest, the mean over
+    all windows is what repeats; its share of the energy, above the 1/n that n unrelated windows
+    would have, is the prominence. Smooth tables may repeat by themselves (DINOv2's do), but only
+    windows also jump where one ends and the next begins: without jumps on both axes it is 0.
+    """
+    values = centred(some_channels(grid))
+    height, width = values.shape[1:3]
+    best, clearest = 0, 0.0
+    for side in range(_SMALLEST_WINDOW, min(height, width) // 2 + 1):
+        if height % side or width % side or height * width < _FEWEST_WINDOWS * side * side:
             continue
-        curve = autocorrelation(grid, axis)
-        for lag in range(3, len(curve) - 1):
-            reach = max(1, lag // 4)
-            around = max(curve[lag - reach], curve[min(lag + reach, len(curve) - 1)])
-            height = float(curve[lag] - around)
-            peak = curve[lag] >= max(curve[lag - 1], curve[lag + 1])
-            if peak and height > best_height:
-                best_period, best_height = lag, height
-    return {"window_period": float(best_period), "window_prominence": best_height}
+        share = _repeating(values, side)
+        if min(_jump(values, axis, side) for axis in (1, 2)) < _JUMP:
+            continue
+        if share > clearest:
+            best, clearest = side, share
+    return {"window_period": float(best), "window_prominence": clearest}
+
+
+def _repeating(values: Wide, side: int) -> float:
+    """Give the share of the fine structure that is the same in every window, above chance."""
+    copies, height, width, channels = values.shape
+    smooth = values
+    for axis in (1, 2):
+        smooth = _moving_mean(smooth, axis, side)
+    fine = values - smooth
+    rows, columns = height // side, width // side
+    cut = fine.reshape(copies, rows, side, columns, side, channels)
+    energy = float(np.sum(cut**2))
+    common = cut.mean(axis=(1, 3))
+    repeated = float(np.sum(common**2)) * rows * columns
+    chance = 1 / (rows * columns)
+    share = (ratio(repeated, energy) - chance) / (1 - chance)
+    return float(max(0.0, share))
+
+
+def _jump(values: Wide, axis: int, side: int) -> float:
+    """Mean squared step across the windows' borders ÷ that inside of them, along one axis."""
+    moved = np.moveaxis(values, axis, 0)
+    steps = ((moved[1:] - moved[:-1]) ** 2).reshape(len(moved) - 1, -1).mean(axis=1)
+    across = np.arange(1, len(moved)) % side == 0
+    inside = float(steps[~across].mean())
+    return ratio(float(steps[across].mean()), inside)
+
+
+def _moving_mean(values: Wide, axis: int, side: int) -> Wide:
+    """Mean over `side` positions around each one; at the borders over those that there are."""
+    length = values.shape[axis]
+    total = np.cumsum(np.concatenate([np.zeros_like(values.take([0], axis)), values], axis), axis)
+    position = np.arange(length)
+    first = np.maximum(position - side // 2, 0)
+    last = np.minimum(position - side // 2 + side, length)
+    shape = [1] * values.ndim
+    shape[axis] = length
+    mean: Wide = (total.take(last, axis) - total.take(first, axis)) / (last - first).reshape(shape)
+    return mean

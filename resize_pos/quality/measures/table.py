@@ -19,6 +19,7 @@ from resize_pos.families.tables import Step, stored_grid
 from resize_pos.quality.measures import energy, loss, place, spectrum
 from resize_pos.quality.measures.attention import Rows, find_keys, measure_attention, read_weights
 from resize_pos.quality.measures.catalogue import Measured
+from resize_pos.quality.measures.likeness import likeness
 from resize_pos.quality.measures.relative import measure_relative
 from resize_pos.quality.measures.sampling import in_range, spread
 from resize_pos.transforms.relative import mirrored
@@ -102,6 +103,7 @@ def measure_grid(
         **energy.norm_ratios(source, target),
         **energy.channel_drift(source, target),
         **energy.overshoot(source, target),
+        **likeness(source, target),
         **place.neighbour_cosines(source, target),
         **place.places(source, target),
         **place.structure(source, target),

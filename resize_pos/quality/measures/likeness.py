@@ -1,0 +1,190 @@
+"""How much a table looks like an honest resize of its source, and how much honest ones differ.
+
+Every proper kernel is applied to the source at a sample of the new cells. The table is compared
+with the one that it resembles most. The same comparison of the honest results with each other gives
+the envelope: what is normal for *this* table between *these* two grids. A rough table that shrinks
+to a few cells has a wide envelope, a smooth one that grows has a narrow one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.core.conventions import Method
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.quality.measures import proper
+from resize_pos.quality.measures.place import merged
+from resize_pos.quality.measures.proper import Kernel
+from resize_pos.quality.measures.sampling import Wide, products, some_channels, spread, unit
+
+_LINES = 16  # rows, and columns, of new cells that are compared
+FOREIGN = 0.5  # a cosine below this is no resemblance
+ENVELOPE: tuple[Kernel, ...] = (
+    *proper.CONVENTIONAL,
+    proper.AREA,
+    proper.BOX,
+    proper.NEAREST_EXACT,
+    proper.LANCZOS,
+)
+# Nearest picks single cells, so nothing else resembles it where a table shrinks a lot. A table may
+# be like it, but it does not widen the envelope.
+_WIDENING = tuple(
+    kernel is not proper.NEAREST_EXACT
+    and (kernel.resampling is None or kernel.resampling.method is not Method.NEAREST)
+    for kernel in ENVELOPE
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The same cells of the table and of every honest result, centred by the source's mean."""
+
+    places: Wide  # (n, 2): row and column as parts of the image
+    table: Wide  # (n, channels)
+    honest: tuple[Wide, ...]  # one per kernel of `ENVELOPE`
+    mean: Wide  # (channels,): the source's
+
+
+def take_sample(source: Wide, target: Wide) -> Sample:
+    """Resample a sample of channels to a sample of cells, as every kernel does it."""
+    before = some_channels(merged(source)[None])[0]
+    after = some_channels(merged(target)[None])[0]
+    (height, width), (new_height, new_width) = before.shape[:2], after.shape[:2]
+    rows, columns = spread(new_height, _LINES), spread(new_width, _LINES)
+    mean = before.mean(axis=(0, 1))
+    varying = np.swapaxes(before - mean, 0, 1)  # (w, h, channels)
+    honest = []
+    for kernel in ENVELOPE:
+        down = proper.matrix(kernel, height, new_height)[rows]
+        across = proper.matrix(kernel, width, new_width)[columns]
+        lines = np.swapaxes(proper.along(down, varying), 0, 1)
+        honest.append(proper.along(across, lines).reshape(len(rows) * len(columns), -1))
+    places = np.stack(np.meshgrid(rows / new_height, columns / new_width, indexing="ij"), axis=-1)
+    table = (after[rows][:, columns] - mean).reshape(len(rows) * len(columns), -1)
+    return Sample(places.reshape(-1, 2), table, tuple(honest), mean)
+
+
+def likeness(source: Wide, target: Wide) -> dict[str, float]:
+    """Compare a table with the honest results, and those with each other."""
+    sample = take_sample(source, target)
+    cosines = _cosines(sample)
+    count = len(sample.honest)
+    best = int(cosines[count, :count].argmax())
+    envelope = _Compared.widest(_left_out(sample, cosines))
+    own = _compare(sample.table, sample.honest[best], sample, float(cosines[count, best]))
+    norms = [_mean_norm(rows, sample.mean) for rows in sample.honest]
+    scale = _mean_norm(sample.table, sample.mean)
+    before = merged(source)
+    source_norm = _mean_norm(some_channels(before[None])[0].reshape(-1, len(sample.mean)), 0.0)
+    cells = min(source.shape[1] * source.shape[2], target.shape[1] * target.shape[2])
+    return {
+        "fewest_cells": float(cells),
+        "unlikeness": own.unlikeness,
+        "unlikeness_honest": envelope.unlikeness,
+        "misplaced": own.misplaced,
+        "misplaced_honest": envelope.misplaced,
+        "foreign_cells": own.foreign_cells,
+        "foreign_cells_honest": envelope.foreign_cells,
+        "foreign_channels": own.foreign_channels,
+        "foreign_channels_honest": envelope.foreign_channels,
+        "mean_shift": own.mean_shift,
+        "mean_shift_honest": envelope.mean_shift,
+        "gain": own.gain,
+        "norm_sampled": scale / source_norm if source_norm else 1.0,
+        "norm_honest_low": min(norms) / source_norm if source_norm else 1.0,
+        "norm_honest_high": max(norms) / source_norm if source_norm else 1.0,
+    }
+
+
+def best_kernel(source: Wide, target: Wide) -> Kernel:
+    """Give the kernel whose result a table resembles most."""
+    cosines = _cosines(take_sample(source, target))
+    return ENVELOPE[int(cosines[-1, :-1].argmax())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One result held against another."""
+
+    unlikeness: float
+    misplaced: float
+    foreign_cells: float
+    foreign_channels: float
+    mean_shift: float
+    gain: float
+
+    @classmethod
+    def widest(cls, found: list[_Compared]) -> _Compared:
+        """Give the largest of each."""
+        if not found:
+            return cls(0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+        return cls(
+            max(one.unlikeness for one in found),
+            max(one.misplaced for one in found),
+            max(one.foreign_cells for one in found),
+            max(one.foreign_channels for one in found),
+            max(one.mean_shift for one in found),
+            1.0,
+        )
+
+
+def _left_out(sample: Sample, cosines: Wide) -> list[_Compared]:
+    """Compare each honest result with the nearest of the other ones."""
+    found = []
+    count = len(sample.honest)
+    for index in np.flatnonzero(_WIDENING):
+        others = cosines[index, :count].copy()
+        others[index] = -1.0
+        nearest = int(others.argmax())
+        cosine = float(others[nearest])
+        if cosine < 1 - 1e-9:
+            rows = sample.honest[index], sample.honest[nearest]
+            found.append(_compare(*rows, sample, cosine))
+    return found
+
+
+def _cosines(sample: Sample) -> Wide:
+    """Cosines of all results with each other, each as one long vector; the table is last."""
+    flat = np.stack([rows.reshape(-1) for rows in (*sample.honest, sample.table)])
+    gram = np.einsum("in,jn->ij", flat, flat)
+    sizes = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    scale = sizes[:, None] * sizes[None]
+    result: Wide = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)
+    return result
+
+
+def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compared:
+    mine, theirs = unit(table), unit(other)
+    each = np.einsum("nd,nd->n", mine, theirs)
+    found = products(mine.astype(np.float32), theirs.astype(np.float32)).argmax(axis=1)
+    apart = np.sqrt(((sample.places[found] - sample.places) ** 2).sum(axis=1))
+    # A cell that is no more like another one than like its own is in its place.
+    apart[each >= 1 - 1e-6] = 0.0
+    energy = float(np.einsum("nd,nd->", other, other))
+    shift = np.sqrt(np.sum((table.mean(axis=0) - other.mean(axis=0)) ** 2))
+    return _Compared(
+        float(np.sqrt(max(0.0, 1 - cosine * cosine))) if cosine > 0 else 1.0,
+        float(apart.mean()),
+        float(np.mean(each < FOREIGN)),
+        float(np.mean(_channel_cosines(table, other) < FOREIGN)),
+        float(shift / np.sqrt(energy / len(other))) if energy else 0.0,
+        float(np.einsum("nd,nd->", table, other) / energy) if energy else 1.0,
+    )
+
+
+def _channel_cosines(table: Wide, other: Wide) -> Wide:
+    """Correlation of each channel over the cells; 1 where a channel does not vary."""
+    first, second = table - table.mean(axis=0), other - other.mean(axis=0)
+    scale = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
+    product = np.einsum("nd,nd->d", first, second)
+    # A channel without variance in the honest result says nothing.
+    alive = np.sqrt((second**2).sum(axis=0)) > 1e-3 * np.sqrt((second**2).sum(axis=0).max())
+    result = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
+    return np.where(alive, result, 1.0)
+
+
+def _mean_norm(rows: Wide, mean: NDArray[np.float64] | float) -> float:
+    whole = rows + mean
+    return float(np.sqrt(np.einsum("nd,nd->n", whole, whole)).mean())
+

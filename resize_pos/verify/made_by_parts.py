@@ -1,0 +1,186 @@
+"""What is wrong with parts of a table: which rows, which channels, which order, which values.
+
+Nothing here knows how a table was damaged. It is compared cell by cell and channel by channel with
+the honest result, and what differs is described.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures.sampling import Wide, products, spread, unit
+
+_SAME = 0.05  # relative distance up to which a row is the honest one
+_OTHER = 0.25  # … and from which it is not
+_MOST_BETWEEN = 0.1  # share of rows that may be neither
+_SURE = 0.98  # cosine of a channel with the one it was taken from
+_SAMPLE = 256  # cells, or values, that are looked at
+_FEW_VALUES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, by name and in words."""
+
+    name: str
+    detail: str
+
+
+def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    """Compare the rows (cells × channels) of a table with the honest ones, all channels."""
+    for look in (_rows, _channels, _order, _flat_axes, _mean, _values):
+        found = look(table, honest, target)
+        if found is not None:
+            return found
+    return None
+
+
+def _errors(table: Wide, honest: Wide, axis: int) -> Wide:
+    """Distance along one axis, relative to the honest size of that row or channel."""
+    scale = np.sqrt((honest**2).sum(axis=axis))
+    typical = np.sqrt(np.mean(scale**2))
+    apart = np.sqrt(((table - honest) ** 2).sum(axis=axis))
+    return apart / np.maximum(scale, 0.1 * typical + 1e-30)
+
+
+def _split(errors: Wide) -> NDArray[np.bool_] | None:
+    """Tell which entries are foreign, if the others are the honest ones."""
+    same, other = errors <= _SAME, errors >= _OTHER
+    if not other.any() or same.mean() < 0.25 or (~same & ~other).mean() > _MOST_BETWEEN:
+        return None
+    return ~same
+
+
+def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    foreign = _split(_errors(table, honest, 1))
+    if foreign is None:
+        return None
+    where = np.flatnonzero(foreign)
+    content = _content(table[foreign], honest)
+    count = f"{len(where)} of {len(table)} cells"
+    if len(where) == where[-1] - where[0] + 1:
+        which = f"cells {where[0]} to {where[-1]}"
+        if where[-1] == len(table) - 1:
+            which = f"the last {len(where)} cells"
+        elif where[0] == 0:
+            which = f"the first {len(where)} cells"
+        return Finding("patched", f"{which} of {len(table)} are {content}, the rest is honest")
+    grid = foreign.reshape(target.height, target.width)
+    lines = grid.all(axis=1), grid.all(axis=0)
+    for whole, word in zip(lines, ("rows", "columns"), strict=True):
+        if whole.sum() * grid.size // len(whole) == len(where):
+            listed = ", ".join(str(i) for i in np.flatnonzero(whole)[:6])
+            more = " …" if whole.sum() > 6 else ""
+            return Finding("patched", f"{word} {listed}{more} of the grid are {content}")
+    return Finding("patched", f"{count} are {content}, the rest is honest")
+
+
+def _content(rows: Wide, honest: Wide) -> str:
+    if not rows.any():
+        return "all zero"
+    if np.ptp(rows, axis=0).max() == 0:
+        return "all the same"
+    similar = np.einsum("nd,nd->n", unit(rows[1:]), unit(rows[:-1])) if len(rows) > 1 else [0.0]
+    return "random numbers" if np.abs(np.mean(similar)) < 0.3 else "something else"
+
+
+def _channels(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    count = table.shape[1]
+    if len(table) < 6 or count < 4:
+        return None
+    cells = spread(len(table), _SAMPLE)
+    mine, theirs = unit(table[cells].T), unit(honest[cells].T)
+    own = np.einsum("dn,dn->d", mine, theirs)
+    flipped = own < -_SURE
+    if flipped.any() and (flipped | (own > _SURE)).mean() > 0.9:
+        words = "every channel" if flipped.all() else f"{flipped.sum()} of {count} channels"
+        return Finding("sign-flipped", f"{words} has the opposite sign")
+    foreign = _split(_errors(table, honest, 0))
+    cosines = np.abs(products(mine.astype(np.float32), theirs.astype(np.float32)))
+    found = cosines.argmax(axis=1)
+    sure = cosines[np.arange(count), found] > _SURE
+    moved = sure & (found != np.arange(count))
+    if sure.mean() > 0.8 and moved.mean() > 0.05:
+        steps = (found - np.arange(count)) % count
+        if np.array_equal(found[sure], (count - 1 - np.arange(count))[sure]):
+            words = "the channels are in reverse order"
+        elif len(set(steps[sure].tolist())) == 1:
+            words = f"the channels are rolled by {int(-steps[sure][0]) % count}"
+        else:
+            words = f"{moved.sum()} of {count} channels are in another order"
+        return Finding("channels permuted", words)
+    if foreign is None:
+        return None
+    content = _content(np.ascontiguousarray(table[:, foreign].T), honest.T)
+    return Finding("channels lost", f"{foreign.sum()} of {count} channels are {content}")
+
+
+def _order(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    """Every cell is an honest one, but elsewhere."""
+    cells = spread(len(table), _SAMPLE)
+    mean = honest.mean(axis=0)
+    mine, theirs = unit(table[cells] - mean), unit(honest - mean)
+    cosines = products(mine.astype(np.float32), theirs.astype(np.float32))
+    found = cosines.argmax(axis=1)
+    distance = np.sqrt(((table[cells] - honest[found]) ** 2).sum(axis=1))
+    scale = np.sqrt((honest[found] ** 2).sum(axis=1))
+    exact = distance <= _SAME * np.maximum(scale, 1e-30)
+    moved = found != cells
+    if exact.mean() < 0.9 or moved.mean() < 0.3:
+        return None
+    rows, columns = np.divmod(cells, target.width)
+    steps = (found - cells) % len(table)
+    if (steps == np.bincount(steps).argmax()).mean() > 0.9:
+        step = int(np.bincount(steps).argmax())
+        step = step if step <= len(table) // 2 else step - len(table)
+        words = f"every cell stands {abs(step)} too {'early' if step > 0 else 'late'} in the table"
+        hint = "a prefix row too few" if step > 0 else "a prefix row too many"
+        return Finding("shifted", f"{words}: {hint}, or rolled")
+    down = (found // target.width - rows) % target.height
+    across = (found % target.width - columns) % target.width
+    if (down == down[0]).all() and (across == across[0]).all():
+        return Finding("rolled", f"the grid is rolled by {down[0]} rows and {across[0]} columns")
+    if np.array_equal(found, columns * target.height + rows):
+        return Finding("swapped", "cells run down the columns instead of along the rows")
+    share = moved.mean()
+    return Finding("shuffled", f"{share:.0%} of the cells are honest ones in the wrong places")
+
+
+def _flat_axes(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    grid = table.reshape(target.height, target.width, -1)
+    scale = float(np.abs(grid).max()) or 1.0
+    for axis, words in ((0, "all rows of the grid are alike"), (1, "all its columns are alike")):
+        if grid.shape[axis] > 1 and np.ptp(grid, axis=axis).max() < 1e-5 * scale:
+            return Finding("flattened", f"{words}: one direction is lost")
+    return None
+
+
+def _mean(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    mine, theirs = table.mean(axis=0), honest.mean(axis=0)
+    rest, whole = table - mine - (honest - theirs), honest - theirs
+    moved = float(np.sqrt(np.sum((mine - theirs) ** 2)))
+    usual = float(np.sqrt(np.sum(theirs**2)))
+    if np.sqrt(np.sum(rest**2)) > _SAME * np.sqrt(np.sum(whole**2)) or moved < 0.5 * usual:
+        return None
+    if np.sqrt(np.sum(mine**2)) < 0.05 * usual:
+        return Finding("mean removed", "an honest resize, but without its mean vector")
+    return Finding("mean changed", f"an honest resize, but its mean vector moved by {moved:.2g}")
+
+
+def _values(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    sample = table[spread(len(table), _SAMPLE)].reshape(-1)
+    if len(sample) < 4 * _FEW_VALUES:
+        return None
+    different = len(np.unique(sample))
+    if different <= _FEW_VALUES:
+        return Finding("quantised", f"there are only {different} different values")
+    if sample.min() >= 0 > honest.min():
+        return Finding("absolute", "no value is negative: the signs are lost")
+    most = np.abs(sample).max()
+    clipped = float(np.mean(np.abs(sample) >= most * (1 - 1e-6)))
+    if clipped > 0.02:
+        return Finding("clipped", f"{clipped:.0%} of the values are ±{most:.3g}, cut off there")
+    return None
