@@ -70,7 +70,8 @@ def _last(cells: Cells, share: float) -> NDArray[np.bool_]:
 
 
 def _scattered(cells: Cells, share: float) -> NDArray[np.bool_]:
-    return np.random.default_rng(5).random(cells.shape[:2]) < share
+    chosen: NDArray[np.bool_] = np.random.default_rng(5).random(cells.shape[:2]) < share
+    return chosen
 
 
 def _some_channels(cells: Cells, share: float) -> NDArray[np.intp]:
@@ -234,7 +235,8 @@ def last_rows_kept(table: Table, prefix: int, source: Shape, target: Shape) -> T
 
 
 def mean_of(cells: Cells) -> Cells:
-    return cells.mean((0, 1), keepdims=True)
+    mean: Cells = cells.mean((0, 1), keepdims=True)
+    return mean
 
 
 MORE: Mapping[str, MaybeDamage] = {
@@ -309,7 +311,9 @@ MORE: Mapping[str, MaybeDamage] = {
     "scattered_zero": after(lambda c: _set(c, _scattered(c, 0.3), 0.0)),
     "scattered_random": after(lambda c: _set(c, _scattered(c, 0.3), _noise(c, 1.0))),
     "every_second_row_zero": after(
-        lambda c: _set(c, (np.arange(c.shape[0]) % 2 == 1)[:, None] & np.ones(c.shape[1], bool), 0.0)
+        lambda c: _set(
+            c, (np.arange(c.shape[0]) % 2 == 1)[:, None] & np.ones(c.shape[1], bool), 0.0
+        )
     ),
     "noise_twice": after(lambda c: c + _noise(c, 2.0)),
     "quantised_two_bits": after(

@@ -51,7 +51,8 @@ def _zoom(order: int, *, grid_mode: bool) -> Proper:
         made = ndimage.zoom(
             cells.astype(np.float64), [*factors, 1], order=order, grid_mode=grid_mode, mode=mode
         )
-        return made.astype(np.float32)
+        result: Cells = made.astype(np.float32)
+        return result
 
     return resized
 
@@ -94,7 +95,8 @@ def _norm_restored(way: Proper) -> Proper:
         made = way(cells, target)
         norms = np.linalg.norm(cells, axis=-1, keepdims=True).astype(np.float32)
         own = np.linalg.norm(made, axis=-1, keepdims=True)
-        return (made * (way(norms, target) / np.maximum(own, 1e-12))).astype(np.float32)
+        scaled: Cells = (made * (way(norms, target) / np.maximum(own, 1e-12))).astype(np.float32)
+        return scaled
 
     return resized
 

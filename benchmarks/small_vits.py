@@ -209,7 +209,7 @@ class SmallViT(nn.Module):
 
     def tokens(self, images: Tensor, keep: Tensor | None = None) -> Tensor:
         """Give the last layer's tokens; `keep` chooses the patches that are seen."""
-        x = self.patch_embed.proj(images).flatten(2).transpose(1, 2)
+        x = self.patch_embed.get_submodule("proj")(images).flatten(2).transpose(1, 2)
         prefix, table = self.network.prefix, self.table()
         x = x + table[:, prefix:]
         if keep is not None:
@@ -288,12 +288,26 @@ def placed(images: Tensor, size: tuple[int, int], generator: torch.Generator | N
 Batch = tuple[Tensor, Tensor]
 
 
-def name_task(network: Network, images: Tensor, labels: Tensor, size: tuple[int, int], generator: torch.Generator, train: bool) -> Batch:
+def name_task(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    size: tuple[int, int],
+    generator: torch.Generator,
+    train: bool,
+) -> Batch:
     """Name the picture."""
     return placed(images, size, generator if train else None), labels
 
 
-def read_task(network: Network, images: Tensor, labels: Tensor, size: tuple[int, int], generator: torch.Generator, train: bool) -> Batch:
+def read_task(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    size: tuple[int, int],
+    generator: torch.Generator,
+    train: bool,
+) -> Batch:
     """Read the left and the right one of two digits: positions decide the answer."""
     other = torch.randint(len(images), (len(images),), generator=generator)
     half = (size[0], size[1] // 2)
@@ -303,7 +317,14 @@ def read_task(network: Network, images: Tensor, labels: Tensor, size: tuple[int,
     return torch.cat([left, right, rest], 3), torch.stack([labels, labels[other]], 1)
 
 
-def find_task(network: Network, images: Tensor, labels: Tensor, size: tuple[int, int], generator: torch.Generator, train: bool) -> Batch:
+def find_task(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    size: tuple[int, int],
+    generator: torch.Generator,
+    train: bool,
+) -> Batch:
     """Say where on the canvas a small digit lies, as parts of height and width."""
     centre = torch.rand(len(images), 2, generator=generator) * 1.4 - 0.7
     matrix = torch.zeros(len(images), 2, 3)
@@ -313,7 +334,14 @@ def find_task(network: Network, images: Tensor, labels: Tensor, size: tuple[int,
     return functional.grid_sample(images, grid, align_corners=False) * 2 - 1, centre
 
 
-def fill_task(network: Network, images: Tensor, labels: Tensor, size: tuple[int, int], generator: torch.Generator, train: bool) -> Batch:
+def fill_task(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    size: tuple[int, int],
+    generator: torch.Generator,
+    train: bool,
+) -> Batch:
     """Give back the pixels of every patch from a picture of which half is missing."""
     whole = placed(images, size, generator if train else None)
     target = functional.unfold(whole, network.patch, stride=network.patch).transpose(1, 2)
@@ -358,7 +386,9 @@ def train(network: Network, folder: Path) -> SmallViT:
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
-        lambda step: min(1.0, (step + 1) / 80) * (0.5 + 0.5 * math.cos(math.pi * step / network.steps)),
+        lambda step: (
+            min(1.0, (step + 1) / 80) * (0.5 + 0.5 * math.cos(math.pi * step / network.steps))
+        ),
     )
     cells = network.grid[0] * network.grid[1]
     seen = cells - int(cells * network.drop)
@@ -431,7 +461,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         losses, right = evaluate(model, options.data)
         save_file({k: v.contiguous() for k, v in model.state_dict().items()}, path)
         took = time.monotonic() - started
-        print(f"{name}: loss {losses.mean():.4f}, success {right.mean():.3f} ({took:.0f} s)", flush=True)
+        print(
+            f"{name}: loss {losses.mean():.4f}, success {right.mean():.3f} ({took:.0f} s)",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -212,8 +212,7 @@ def limits_of(name: str, bounds: tuple[float, float], values: Mapping[str, float
     """Give the two limits of a measure for this table: the constants, or wider ones."""
     honest = values.get(f"{name}_honest", 0.0)
     return [
-        max(bound, factor * honest)
-        for bound, factor in zip(bounds, ENVELOPE_FACTORS, strict=True)
+        max(bound, factor * honest) for bound, factor in zip(bounds, ENVELOPE_FACTORS, strict=True)
     ]
 
 

@@ -21,20 +21,22 @@ from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable, Step, stored_grid
 from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan, make_plan
-from resize_pos.quality.measures.catalogue import Measured, Peer
+from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
-from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind, examine
+from resize_pos.quality.table_health import Health, examine
 from resize_pos.quality.verdict import Check, Level, judge, worst
 from resize_pos.verify.made_by import (
-    ConventionMatch,
     Diagnosis,
+    ConventionMatch,
     diagnose,
     make_pair,
     match_conventions,
+    recognise_proper,
 )
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
+from resize_pos.verify.origin import origin_in_doubt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -304,8 +306,14 @@ def explain(
     )
     found = None
     if made_by is None and matches and not source_health.is_empty:
-        found = diagnose(pair)
-        checks = (*_origin(matches, found, health, checks, measured), *checks)
+        method = recognise_proper(pair, after.dtype)
+        if method is not None:
+            checks = (Check("origin", Level.OK, f"made by {method}"), *checks)
+        else:
+            found = diagnose(pair)
+            if found is not None and not found.certain and worst(checks) is Level.OK:
+                found = None  # it looks honest: a likeness to some mistake means nothing
+            checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
     elif made_by is not None:
         words = f"made by {made_by}, to {made_by.error:.0e}"
         checks = (Check("origin", Level.OK, words), *checks)
@@ -325,42 +333,6 @@ def _explain_recipe(
         near = f"matches no recipe; the nearest is {step.operation}, {distance:.1%} away"
         origin = Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
     return TableVerification(step, (origin, *judge(measured)), measures=measured.values)
-
-
-def _origin(
-    matches: tuple[ConventionMatch, ...],
-    found: Diagnosis | None,
-    health: Health,
-    checks: tuple[Check, ...],
-    measured: Measured,
-) -> Iterator[Check]:
-    """Say what a table is that no convention made."""
-    near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
-    if found is not None:
-        verb = "it is" if found.certain else "it looks"
-        yield Check(
-            "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
-        )
-    elif health.kind in (
-        HealthKind.ZERO,
-        HealthKind.CONSTANT,
-        HealthKind.UNTRAINED,
-        HealthKind.SHUFFLED,
-    ):
-        words = {
-            HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"
-        }
-        detail = words.get(health.kind, KIND_WORDS[health.kind])
-        yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
-    else:
-        # Nobody's convention, but perhaps an honest one: the measures decide.
-        level = max(worst(checks), Level.WARN, key=[Level.OK, Level.WARN, Level.FAIL].index)
-        yield Check("origin", level, f"{near}{_guess(measured)}")
-
-
-def _guess(measured: Measured) -> str:
-    deficit = measured.values.get("neighbour_deficit", 0.0)
-    return ". Noise was added, or it was trained on" if deficit > 0.15 else ""
 
 
 def _finite(table: PositionTable, array: NDArray[Any]) -> Check | None:

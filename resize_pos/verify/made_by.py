@@ -16,8 +16,11 @@ from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
+from resize_pos.verify.made_by_parts import find_parts
+from resize_pos.verify.made_by_proper import Norms, recognise
 
-_CHANNELS = 48
+_CHANNELS = 24
+_WHOLE = 1 << 23  # numbers of a table whose channels are all looked at
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _RESEMBLED = 0.2  # … and at which it is likely
 _PLAIN = (
@@ -64,6 +67,8 @@ class Pair:
     suffix: int
     source: Grid
     target: Grid
+    whole_before: Wide  # the cells (rows × channels) with all channels, of tables that fit
+    whole_after: Wide
 
     @property
     def cells_before(self) -> Wide:
@@ -87,7 +92,20 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
         whole = np.concatenate([parts.prefix, cells, parts.suffix], axis=1)[:, :, chosen]
         return np.moveaxis(whole.astype(np.float64), 0, 1).reshape(whole.shape[1], -1)
 
-    return Pair(rows(old), rows(new), old.prefix.shape[1], old.suffix.shape[1], source, target)
+    def whole(parts: Unfolded) -> Wide:
+        first = parts.grid[0].reshape(-1, channels)
+        return first.astype(np.float64) if first.size <= _WHOLE else np.zeros((0, channels))
+
+    return Pair(
+        rows(old),
+        rows(new),
+        old.prefix.shape[1],
+        old.suffix.shape[1],
+        source,
+        target,
+        whole(old),
+        whole(new),
+    )
 
 
 def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch, ...]:
@@ -101,13 +119,26 @@ def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch
     return tuple(sorted(found, key=lambda match: match.error))
 
 
+def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
+    """Name the honest method that made a table, though no library resizes positions by it."""
+    tolerance = _TOLERANCE.get(dtype.name, _COARSE)
+    norms = None
+    if len(pair.whole_before) and len(pair.whole_after):
+        before, after = (
+            np.sqrt(np.einsum("nd,nd->n", rows, rows))
+            for rows in (pair.whole_before, pair.whole_after)
+        )
+        norms = Norms(before.reshape(1, pair.source.height, pair.source.width, 1), after)
+    return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, norms)
+
+
 def diagnose(pair: Pair) -> Diagnosis | None:
     """Find the mistake that explains the table best; None where none comes near."""
-    kept = _kept_rows(pair)
+    kept = _kept_rows(pair) or _block(pair)
     if kept is not None:
         return kept
     best: Diagnosis | None = None
-    for name, detail, rows in _mistakes(pair):
+    for name, detail, rows in (*_mistakes(pair), *_turned(pair)):
         error = _distance(pair.cells_after, rows)
         if best is None or error < best.error:
             best = Diagnosis(name, detail, error, error <= _EXPLAINED)
@@ -115,9 +146,46 @@ def diagnose(pair: Pair) -> Diagnosis | None:
     if scaled is not None and (best is None or scaled.error < best.error):
         best = scaled
     honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in _resamplings())
+    if best is not None and best.certain and best.error <= 0.5 * honest:
+        return best
+    parts = _parts(pair)
+    if parts is not None:
+        return parts
     if best is None or best.error > _RESEMBLED or best.error > 0.5 * honest:
         return None
     return best
+
+
+def _parts(pair: Pair) -> Diagnosis | None:
+    """Describe what differs, where part of the table is honest or all of it is in another order."""
+    if not len(pair.whole_before) or not len(pair.whole_after):
+        return None
+    grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
+    for resampling in _resamplings():
+        honest = _flat(resample(grid, pair.target, resampling))
+        found = find_parts(pair.whole_after, honest, pair.target)
+        if found is not None:
+            return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
+        if resampling.antialias:
+            for words, rows in _unpermuted(pair, resampling):
+                if _distance(pair.whole_after, rows) <= _EXPLAINED:
+                    return Diagnosis("permute forgotten", f"{words} ({resampling})", 0.0, True)
+    return None
+
+
+def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]]:
+    """Rows × channels read as channels × rows, before the resize, after it, or both times."""
+    cells, target = pair.whole_before, pair.target
+    channels = cells.shape[1]
+    for first in (False, True):
+        image = cells.reshape(channels, -1) if first else cells.T
+        grid = np.ascontiguousarray(image.T).reshape(1, pair.source.height, pair.source.width, -1)
+        rows = _flat(resample(grid, target, resampling))
+        if first:
+            yield "rows × channels were read as channels × rows before the resize", rows
+        words = "before and after" if first else "after"
+        back = np.ascontiguousarray(rows.T).reshape(-1, channels)
+        yield f"rows × channels were read as channels × rows {words} the resize", back
 
 
 def _resamplings() -> tuple[Resampling, ...]:
@@ -152,6 +220,57 @@ def _kept_rows(pair: Pair) -> Diagnosis | None:
     elif first < len(new):
         words += "; the rest is something else"
     return Diagnosis("truncated", words, 0.0, True)
+
+
+def _block(pair: Pair) -> Diagnosis | None:
+    """The source itself, unresampled, as a block of the new grid, or the new grid as one of it."""
+    grid = pair.cells_before[0]
+    new = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
+    grows = all(n >= m for n, m in zip(new.shape, grid.shape, strict=True))
+    shrinks = all(n <= m for n, m in zip(new.shape, grid.shape, strict=True))
+    if grows == shrinks:
+        return None
+    large, small = (new, grid) if grows else (grid, new)
+    height, width = small.shape[:2]
+    same = np.all(large == small[0, 0], axis=-1)
+    for top, left in np.argwhere(same):
+        part = large[top : top + height, left : left + width]
+        if part.shape == small.shape and np.array_equal(part, small):
+            place = f"row {top}, column {left}"
+            if grows:
+                rows, columns = np.arange(len(new)) % height, np.arange(new.shape[1]) % width
+                if np.array_equal(new, grid[rows][:, columns]):
+                    words = "the source repeated side by side, not resampled: tiled"
+                    return Diagnosis("tiled", words, 0.0, True)
+                words = f"the source stands unresampled at {place} of the new grid: padded"
+                return Diagnosis("padded", words, 0.0, True)
+            words = f"a part of the source from {place} on, not resampled: cropped"
+            return Diagnosis("cropped", words, 0.0, True)
+    return None
+
+
+def _turned(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
+    """The source turned, or cut to a part, and resampled from there."""
+    grid, target = pair.cells_before, pair.target
+    height, width = pair.source.height, pair.source.width
+    for resampling in _resamplings():
+        for quarter, word in ((1, "90"), (2, "180"), (3, "270")):
+            turned = resample(np.rot90(grid, quarter, (1, 2)), target, resampling)
+            yield "rotated", f"turned by {word}° ({resampling})", _flat(turned)
+        if min(height, width) < 4:
+            continue
+        for words, part in (
+            ("the top half", grid[:, : height // 2]),
+            ("the left half", grid[:, :, : width // 2]),
+            ("the top left 60 %", grid[:, : -(-3 * height // 5), : -(-3 * width // 5)]),
+            ("the middle", grid[:, height // 4 : -(height // 4), width // 4 : -(width // 4)]),
+        ):
+            words = f"{words} of the source, stretched over the whole grid ({resampling})"
+            yield "cropped", words, _flat(resample(part, target, resampling))
+        if target.height != target.width:
+            swapped = resample(grid, Grid(target.width, target.height), resampling)
+            words = f"resized to {target.width}×{target.height}: height and width are swapped"
+            yield "swapped", words, _flat(swapped)
 
 
 def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
@@ -236,7 +355,8 @@ def _scaled(pair: Pair) -> Diagnosis | None:
             return None
         factor = float(np.einsum("nd,nd->", honest, pair.cells_after)) / energy
         error = _distance(pair.cells_after, factor * honest)
-        if abs(factor - 1) > 0.05 and (best is None or error < best.error):
+        # Norms that were restored differ by a few per cent; that is no mistake.
+        if not 0.87 < factor < 1.15 and (best is None or error < best.error):
             words = f"{resampling}, but multiplied by {factor:.3g}"
             best = Diagnosis("scaled", words, error, error <= _EXPLAINED)
     return best

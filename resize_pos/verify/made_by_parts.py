@@ -31,11 +31,16 @@ class Finding:
 
 def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     """Compare the rows (cells × channels) of a table with the honest ones, all channels."""
-    for look in (_rows, _channels, _order, _flat_axes, _mean, _values):
-        found = look(table, honest, target)
-        if found is not None:
-            return found
-    return None
+    if len(table) < 2 or not np.ptp(table, axis=0).any():
+        return None  # zero or constant: the table's own values say so
+    return (
+        _rows(table, honest, target)
+        or _channels(table, honest)
+        or _order(table, honest, target)
+        or _flat_axes(table, target)
+        or _mean(table, honest)
+        or _values(table, honest)
+    )
 
 
 def _errors(table: Wide, honest: Wide, axis: int) -> Wide:
@@ -43,7 +48,8 @@ def _errors(table: Wide, honest: Wide, axis: int) -> Wide:
     scale = np.sqrt((honest**2).sum(axis=axis))
     typical = np.sqrt(np.mean(scale**2))
     apart = np.sqrt(((table - honest) ** 2).sum(axis=axis))
-    return apart / np.maximum(scale, 0.1 * typical + 1e-30)
+    relative: Wide = apart / np.maximum(scale, 0.1 * typical + 1e-30)
+    return relative
 
 
 def _split(errors: Wide) -> NDArray[np.bool_] | None:
@@ -59,7 +65,7 @@ def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     if foreign is None:
         return None
     where = np.flatnonzero(foreign)
-    content = _content(table[foreign], honest)
+    content = _content(table[foreign])
     count = f"{len(where)} of {len(table)} cells"
     if len(where) == where[-1] - where[0] + 1:
         which = f"cells {where[0]} to {where[-1]}"
@@ -69,16 +75,16 @@ def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
             which = f"the first {len(where)} cells"
         return Finding("patched", f"{which} of {len(table)} are {content}, the rest is honest")
     grid = foreign.reshape(target.height, target.width)
-    lines = grid.all(axis=1), grid.all(axis=0)
-    for whole, word in zip(lines, ("rows", "columns"), strict=True):
-        if whole.sum() * grid.size // len(whole) == len(where):
+    for axis, word in ((1, "rows"), (0, "columns")):
+        whole = np.atleast_1d(grid.all(axis=axis))
+        if whole.sum() * grid.shape[axis] == len(where):
             listed = ", ".join(str(i) for i in np.flatnonzero(whole)[:6])
             more = " …" if whole.sum() > 6 else ""
             return Finding("patched", f"{word} {listed}{more} of the grid are {content}")
     return Finding("patched", f"{count} are {content}, the rest is honest")
 
 
-def _content(rows: Wide, honest: Wide) -> str:
+def _content(rows: Wide) -> str:
     if not rows.any():
         return "all zero"
     if np.ptp(rows, axis=0).max() == 0:
@@ -87,7 +93,7 @@ def _content(rows: Wide, honest: Wide) -> str:
     return "random numbers" if np.abs(np.mean(similar)) < 0.3 else "something else"
 
 
-def _channels(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+def _channels(table: Wide, honest: Wide) -> Finding | None:
     count = table.shape[1]
     if len(table) < 6 or count < 4:
         return None
@@ -114,7 +120,7 @@ def _channels(table: Wide, honest: Wide, target: Grid) -> Finding | None:
         return Finding("channels permuted", words)
     if foreign is None:
         return None
-    content = _content(np.ascontiguousarray(table[:, foreign].T), honest.T)
+    content = _content(np.ascontiguousarray(table[:, foreign].T))
     return Finding("channels lost", f"{foreign.sum()} of {count} channels are {content}")
 
 
@@ -149,7 +155,7 @@ def _order(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     return Finding("shuffled", f"{share:.0%} of the cells are honest ones in the wrong places")
 
 
-def _flat_axes(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+def _flat_axes(table: Wide, target: Grid) -> Finding | None:
     grid = table.reshape(target.height, target.width, -1)
     scale = float(np.abs(grid).max()) or 1.0
     for axis, words in ((0, "all rows of the grid are alike"), (1, "all its columns are alike")):
@@ -158,7 +164,7 @@ def _flat_axes(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     return None
 
 
-def _mean(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+def _mean(table: Wide, honest: Wide) -> Finding | None:
     mine, theirs = table.mean(axis=0), honest.mean(axis=0)
     rest, whole = table - mine - (honest - theirs), honest - theirs
     moved = float(np.sqrt(np.sum((mine - theirs) ** 2)))
@@ -170,7 +176,7 @@ def _mean(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     return Finding("mean changed", f"an honest resize, but its mean vector moved by {moved:.2g}")
 
 
-def _values(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+def _values(table: Wide, honest: Wide) -> Finding | None:
     sample = table[spread(len(table), _SAMPLE)].reshape(-1)
     if len(sample) < 4 * _FEW_VALUES:
         return None

@@ -4,32 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
-from resize_pos.quality.measures.sampling import Wide, ratio, size
+from resize_pos.quality.measures.proper import Kernel
+from resize_pos.quality.measures.sampling import Wide, ratio, size, unit
 
 _HALFWAY = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
-_MOST_CELLS = 1 << 12  # of a grid on the way; larger ones are not tried
+_MOST_CELLS = 1 << 12  # of a new grid, or one on the way; with more, two resizes are not tried
 
 
-def recognise(source: Wide, rows: Wide, target: Grid, tolerance: float) -> str | None:
-    """Name the proper kernel that made the rows of a grid; None where none did."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Norms:
+    """Norms over all channels: of the source's cells (1, h, w, 1), and of the new rows."""
+
+    before: Wide
+    after: Wide
+
+
+def recognise(
+    source: Wide, rows: Wide, target: Grid, tolerance: float, norms: Norms | None
+) -> str | None:
+    """Name the proper kernel that made the rows of a grid (1, h, w, d); None where none did."""
     scale = size(rows)
-    for words, made in _candidates(source, target):
-        if ratio(size(rows - made.reshape(rows.shape)), scale, 1.0) <= tolerance:
+    for kernel in (*proper.CONVENTIONAL, *proper.OTHERS):
+        made = proper.resized(source, target, kernel).reshape(rows.shape)
+        if ratio(size(rows - made), scale, 1.0) <= tolerance:
+            return str(kernel)
+        if norms is not None and _restored(rows, made, target, kernel, norms, tolerance):
+            return f"{kernel}, norms restored"
+    for words, grid in _two_resizes(source, target):
+        if ratio(size(rows - grid.reshape(rows.shape)), scale, 1.0) <= tolerance:
             return words
     return None
 
 
-def _candidates(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
-    """Give what each method makes of a (1, h, w, d) grid: words, new grid."""
-    kernels = (*proper.CONVENTIONAL, *proper.OTHERS)
-    for kernel in kernels:
-        made = proper.resized(source, target, kernel)
-        if kernel in proper.OTHERS:
-            yield str(kernel), made
-        yield f"{kernel}, norms restored", proper.norms_restored(made, source, kernel)
+def _restored(
+    rows: Wide, made: Wide, target: Grid, kernel: Kernel, norms: Norms, tolerance: float
+) -> bool:
+    """Whether each row has the kernel's direction, and the interpolated norm of its neighbours."""
+    mine, theirs = unit(rows), unit(made)
+    if ratio(size(mine - theirs), size(theirs), 1.0) > max(tolerance, 1e-4):
+        return False
+    wanted = proper.resized(norms.before, target, kernel).reshape(-1)
+    return ratio(size(norms.after - wanted), size(wanted), 1.0) <= max(tolerance, 1e-4)
+
+
+def _two_resizes(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
+    """Give what two resizes by one convention make of a grid: words, new grid."""
     grid = Grid(source.shape[1], source.shape[2])
+    if target.cells > _MOST_CELLS:
+        return
     for between in _between(grid, target):
         for kernel in proper.CONVENTIONAL:
             first = proper.resized(source, between, kernel)
@@ -39,7 +64,8 @@ def _candidates(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
 
 def _between(source: Grid, target: Grid) -> Iterator[Grid]:
     """Guess the grids that somebody may have gone through."""
-    squares = [Grid(side, side) for side in _HALFWAY]
+    square = source.is_square and target.is_square
+    squares = [Grid(side, side) for side in _HALFWAY] if square else []
     middle = Grid(
         round((source.height * target.height) ** 0.5), round((source.width * target.width) ** 0.5)
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.damage import DAMAGE
 from benchmarks.quality import BEGIN, END, Row, report, spearman, write_into
+from resize_pos.quality import verdict
 from resize_pos.quality.measures.catalogue import MEASURES
-from resize_pos.quality.verdict import AFFINE_SCALE, DISPLACEMENT, NORM_OK, NORM_TOLERABLE
 
 TEXT = (Path(__file__).parents[2] / "docs" / "artifacts.md").read_text(encoding="utf-8")
 
@@ -20,11 +20,13 @@ def test_every_measure_has_its_formula() -> None:
 
 
 def test_the_thresholds_are_those_of_the_code() -> None:
-    for low, high in (NORM_OK, NORM_TOLERABLE):
+    pairs = (*verdict.NORM_MARGIN, *verdict.GAIN)
+    for low, high in pairs:
         assert f"{low:.2f} – {high:.2f}" in TEXT
-    for bounds in (DISPLACEMENT, AFFINE_SCALE):
-        for bound in bounds:
-            assert f"{bound:.2f}" in TEXT
+    for name in ("unlikeness", "misplaced", "foreign_cells", "foreign_channels", "mean_shift"):
+        low, high = getattr(verdict, name.upper())
+        assert f"| `{name}` | {low:.2f} | {high:.2f} |" in TEXT
+    assert f"{verdict.FEWEST_CELLS} cells" in TEXT
 
 
 def test_the_tables_of_the_experiment_are_there() -> None:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.damage import DAMAGE, honest
+from benchmarks.verdict import known_tables
 from resize_pos.api import inspect_checkpoint
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import TensorInfo
@@ -107,7 +108,15 @@ def test_tiny_tables_are_looked_at_without_complaint() -> None:
 def test_inspect_reads_values_only_when_asked(vit_file: Path) -> None:
     assert inspect_checkpoint(vit_file).health == {}
     found = inspect_checkpoint(vit_file, health=True).health
-    assert found["pos_embed"].kind is HealthKind.LEARNED
+    assert found["pos_embed"].kind is HealthKind.SMALL
+    assert "fewer than 64 cells" in found["pos_embed"].detail
+
+
+def test_no_alarm_on_trained_tables() -> None:
+    for known in known_tables():
+        found = health(known.rows, known.grid, prefix=known.prefix)
+        assert found.kind in (HealthKind.LEARNED, HealthKind.SMALL), known.name
+        assert found.signs == (), (known.name, found.signs)
 
 
 def test_a_fixed_table_names_its_formula(tmp_path: Path) -> None:

@@ -187,4 +187,3 @@ def _channel_cosines(table: Wide, other: Wide) -> Wide:
 def _mean_norm(rows: Wide, mean: NDArray[np.float64] | float) -> float:
     whole = rows + mean
     return float(np.sqrt(np.einsum("nd,nd->n", whole, whole)).mean())
-

@@ -141,6 +141,7 @@ def _row_ends(steps: Wide, width: int) -> dict[str, float]:
     return {
         "row_end_column": float(deepest),
         "row_end_dip": median(columns) - float(columns[deepest]),
+        "row_end_dip_next": median(columns) - float(np.sort(columns)[1]),
         "row_end_dip_expected": median(columns) - float(columns[-1]),
     }
 

@@ -109,17 +109,6 @@ def along(weights: Wide, grid: Wide) -> Wide:
     )
 
 
-def norms_restored(grid: Wide, source: Wide, kernel: Kernel) -> Wide:
-    """Scale each vector to the interpolated norm of its neighbours in the source."""
-    target = Grid(grid.shape[1], grid.shape[2])
-    before = np.sqrt(np.einsum("chwd,chwd->chw", source, source))[..., None]
-    wanted = resized(before, target, kernel)[..., 0]
-    own = np.sqrt(np.einsum("chwd,chwd->chw", grid, grid))
-    factor = np.divide(wanted, own, out=np.ones_like(own), where=own > 0)
-    scaled: Wide = grid * factor[..., None]
-    return scaled
-
-
 def _centres(source: int, target: int) -> Wide:
     return (np.arange(target) + 0.5) * source / target - 0.5
 
@@ -210,8 +199,7 @@ def _mirrored_spline(source: int, places: Wide) -> Wide:
         return np.ones((len(places), 1))
     fit = _spline_weights(source, np.arange(source, dtype=np.float64))
     look = _spline_weights(source, places)
-    result: Wide = np.linalg.solve(fit.T, look.T).T
-    return np.ascontiguousarray(result)
+    return np.ascontiguousarray(np.linalg.solve(fit.T, look.T).T, np.float64)
 
 
 def _spline_weights(source: int, places: Wide) -> Wide:

@@ -14,7 +14,9 @@ from resize_pos.quality.measures.sampling import Wide, centred, ratio, resample,
 
 _SMALLEST_WINDOW = 3  # cells; no published model has smaller attention windows
 _FEWEST_WINDOWS = 6
-_JUMP = 1.5  # step across the borders of windows ÷ step inside; about 1 for tables without windows
+_JUMP = 1.5  # step across windows' borders ÷ step inside; about 1 or below without windows,
+_ROUGH_JUMP = 0.9  # but also 1 for windows whose cells are all unrelated
+_ROUGH = 0.5  # squared step ÷ twice the variance from which cells are unrelated
 
 
 def cosine_transform(grid: Wide, axis: int) -> Wide:
@@ -83,17 +85,19 @@ def window_period(grid: Wide) -> dict[str, float]:
     A window has to divide the grid on both axes, and to fit at least six times. What varies slowly
     is taken away first: the mean over a window's area around each cell. Of the rest, the mean over
     all windows is what repeats; its share of the energy, above the 1/n that n unrelated windows
-    would have, is the prominence. Smooth tables may repeat by themselves (DINOv2's do), but only
-    windows also jump where one ends and the next begins: without jumps on both axes it is 0.
+    would have, is the prominence. Smooth tables may repeat by themselves (DINOv2's do), but they
+    are smooth where one period ends and the next begins, and windows are not: without that on both
+    axes it is 0.
     """
     values = centred(some_channels(grid))
     height, width = values.shape[1:3]
     best, clearest = 0, 0.0
+    rough = min(_roughness(values, axis) for axis in (1, 2)) > _ROUGH
     for side in range(_SMALLEST_WINDOW, min(height, width) // 2 + 1):
         if height % side or width % side or height * width < _FEWEST_WINDOWS * side * side:
             continue
         share = _repeating(values, side)
-        if min(_jump(values, axis, side) for axis in (1, 2)) < _JUMP:
+        if min(_jump(values, axis, side) for axis in (1, 2)) < (_ROUGH_JUMP if rough else _JUMP):
             continue
         if share > clearest:
             best, clearest = side, share
@@ -124,6 +128,14 @@ def _jump(values: Wide, axis: int, side: int) -> float:
     across = np.arange(1, len(moved)) % side == 0
     inside = float(steps[~across].mean())
     return ratio(float(steps[across].mean()), inside)
+
+
+def _roughness(values: Wide, axis: int) -> float:
+    """Mean squared step ÷ twice the variance: 1 where neighbours are unrelated, 0 if they agree."""
+    moved = np.moveaxis(values, axis, 0)
+    if len(moved) < 2:
+        return 0.0
+    return ratio(float(np.mean((moved[1:] - moved[:-1]) ** 2)), 2 * float(np.mean(values**2)))
 
 
 def _moving_mean(values: Wide, axis: int, side: int) -> Wide:

@@ -1,0 +1,64 @@
+"""What a table is that no convention made: a mistake, training, or another honest method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resize_pos.quality.measures.catalogue import Measured
+from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
+from resize_pos.quality.verdict import (
+    FEWEST_CELLS,
+    MISPLACED,
+    NEIGHBOUR_DEFICIT_OK,
+    UNLIKENESS,
+    Check,
+    Level,
+    worst,
+)
+from resize_pos.verify.made_by import Diagnosis, ConventionMatch
+
+TRAINED = 0.35  # distance to the nearest convention up to which training explains it,
+SMOOTH = 0.1  # if neighbours are as similar as before, but for this much
+FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
+_ANOTHER = "made by another honest method"
+
+
+def origin_in_doubt(
+    matches: tuple[ConventionMatch, ...],
+    found: Diagnosis | None,
+    health: Health,
+    checks: tuple[Check, ...],
+    measured: Measured,
+) -> Iterator[Check]:
+    """Say what a table is that no convention made."""
+    near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
+    if found is not None:
+        verb = "it is" if found.certain else "it looks"
+        yield Check(
+            "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
+        )
+    elif health.kind in (HealthKind.ZERO, HealthKind.CONSTANT, HealthKind.UNTRAINED, HealthKind.SHUFFLED):
+        words = {HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"}
+        detail = words.get(health.kind, KIND_WORDS[health.kind])
+        yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
+    else:
+        # Nobody's convention, but perhaps an honest one: the structure decides.
+        yield Check("origin", worst(checks), f"{near}{_guess(matches[0], checks, measured)}")
+
+
+def _guess(nearest: ConventionMatch, checks: tuple[Check, ...], measured: Measured) -> str:
+    """Say what such a table may be."""
+    values = measured.values
+    if values.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS:
+        return ". There are too few cells to tell more"
+    if worst(checks) is Level.OK:
+        trained = nearest.error < TRAINED and values.get("neighbour_deficit", 0.0) <= SMOOTH
+        first = "It is an honest resize followed by training, or" if trained else "It is"
+        return f". {first} {_ANOTHER}"
+    deficit = values.get("neighbour_deficit", 0.0)
+    if min(values["unlikeness"], values["foreign_cells"]) > FOREIGN:
+        return ". Nothing of the source is left: it is another checkpoint's table"
+    if deficit > NEIGHBOUR_DEFICIT_OK or values["unlikeness"] > UNLIKENESS[0]:
+        noisy = values["misplaced"] <= MISPLACED[0]
+        return ". Noise was added, or it was trained on" if noisy else ""
+    return ""
