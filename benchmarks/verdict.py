@@ -27,7 +27,7 @@ from safetensors.numpy import load_file
 
 from benchmarks import proper
 from benchmarks.damage import honest
-from benchmarks.damage_more import ALL_DAMAGE, plant
+from benchmarks.damage_more import ALL_DAMAGE, honest_results, plant
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
@@ -137,8 +137,9 @@ def versions(known: Known, target: Shape, *, damage: bool) -> Iterator[tuple[str
             made = way(cells, target).reshape(target[0] * target[1], -1)
             yield group, name, np.concatenate([rows[:prefix], made]).astype(np.float32)
     if damage:
+        fair = honest_results(rows, prefix, grid, target)
         for how in ALL_DAMAGE:
-            planted = plant(how, rows, prefix, grid, target)
+            planted = plant(how, rows, prefix, grid, target, fair)
             if planted is not None:
                 yield "damage", how, planted
 
@@ -244,9 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         judge = Judge(options.networks, options.data)
     started, found = time.monotonic(), []
-    for known in known_tables():
-        if options.only and known.name not in options.only:
-            continue
+    listed = {known.name: known for known in known_tables()}
+    for known in (listed[name] for name in options.only or listed):
         found += list(cases(known, judge))
         seconds = time.monotonic() - started
         print(f"{known.name}: {len(found)} cases, {seconds:.0f} s", file=sys.stderr, flush=True)

@@ -25,7 +25,7 @@ UNTRAINED_PARTICIPATION = 0.9
 LEARNED_PARTICIPATION = 0.4
 SMALL_Z = 4.0
 FEWEST_CELLS = 64  # below this number of cells, chance alone makes such values: nothing is judged
-CLEAR_DIP = 2.0  # how much deeper than the next column the one is where rows end
+CLEAR_DIP = 6.0  # depth of the column where rows end, in deviations of the other columns
 SINCOS_VARIATION = 1e-3
 CONSTANT_SHARE = 1e-4
 
@@ -168,10 +168,10 @@ def _wrong_period(numbers: Mapping[str, float], grid: Grid) -> list[Sign]:
 def _shifted(numbers: Mapping[str, float], grid: Grid) -> list[Sign]:
     dip, expected = numbers.get("row_end_dip", 0.0), numbers.get("row_end_dip_expected", 0.0)
     column = int(numbers.get("row_end_column", grid.width - 1))
-    if dip < 0.15 or column == grid.width - 1 or dip < CLEAR_DIP * max(expected, 0.0):
+    if dip < 0.15 or column == grid.width - 1 or dip < 1.5 * max(expected, 0.0):
         return []
-    if dip < CLEAR_DIP * numbers.get("row_end_dip_next", 0.0):
-        return []  # a rough table has several such columns; a row ends in one
+    if dip < CLEAR_DIP * numbers.get("row_end_spread", 1.0):
+        return []  # a rough table, or one of windows, has several such columns; a row ends in one
     late = (column + 1) % grid.width
     late = late if late <= grid.width // 2 else late - grid.width
     words = (

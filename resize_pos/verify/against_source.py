@@ -27,8 +27,8 @@ from resize_pos.quality.measures.table import Neighbours, measure_table, resampl
 from resize_pos.quality.table_health import Health, examine
 from resize_pos.quality.verdict import Check, Level, judge, worst
 from resize_pos.verify.made_by import (
-    Diagnosis,
     ConventionMatch,
+    Diagnosis,
     diagnose,
     make_pair,
     match_conventions,

@@ -8,18 +8,21 @@ from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
 from resize_pos.quality.verdict import (
     FEWEST_CELLS,
-    MISPLACED,
     NEIGHBOUR_DEFICIT_OK,
     UNLIKENESS,
     Check,
     Level,
     worst,
 )
-from resize_pos.verify.made_by import Diagnosis, ConventionMatch
+from resize_pos.verify.made_by import ConventionMatch, Diagnosis
 
 TRAINED = 0.35  # distance to the nearest convention up to which training explains it,
 SMOOTH = 0.1  # if neighbours are as similar as before, but for this much
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
+NOISY = 0.2  # how far noise may misplace cells
+_EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
+# A rough table that was resized honestly may look like this, too; then its structure is right.
+_DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
 _ANOTHER = "made by another honest method"
 
 
@@ -37,8 +40,10 @@ def origin_in_doubt(
         yield Check(
             "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
         )
-    elif health.kind in (HealthKind.ZERO, HealthKind.CONSTANT, HealthKind.UNTRAINED, HealthKind.SHUFFLED):
-        words = {HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"}
+    elif health.kind in _EMPTY or (health.kind in _DISORDERED and worst(checks) is not Level.OK):
+        words = {
+            HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"
+        }
         detail = words.get(health.kind, KIND_WORDS[health.kind])
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     else:
@@ -59,6 +64,6 @@ def _guess(nearest: ConventionMatch, checks: tuple[Check, ...], measured: Measur
     if min(values["unlikeness"], values["foreign_cells"]) > FOREIGN:
         return ". Nothing of the source is left: it is another checkpoint's table"
     if deficit > NEIGHBOUR_DEFICIT_OK or values["unlikeness"] > UNLIKENESS[0]:
-        noisy = values["misplaced"] <= MISPLACED[0]
+        noisy = values["misplaced"] <= NOISY
         return ". Noise was added, or it was trained on" if noisy else ""
     return ""

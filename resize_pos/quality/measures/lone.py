@@ -141,9 +141,16 @@ def _row_ends(steps: Wide, width: int) -> dict[str, float]:
     return {
         "row_end_column": float(deepest),
         "row_end_dip": median(columns) - float(columns[deepest]),
-        "row_end_dip_next": median(columns) - float(np.sort(columns)[1]),
+        "row_end_spread": _spread_elsewhere(columns, deepest),
         "row_end_dip_expected": median(columns) - float(columns[-1]),
     }
+
+
+def _spread_elsewhere(columns: Wide, deepest: int) -> float:
+    """Deviation of the columns apart from the deepest, those beside it, and the last."""
+    apart = np.abs(np.arange(len(columns) - 1) - deepest) > 2
+    others = columns[:-1][apart]
+    return float(others.std()) if len(others) > 3 else 1.0
 
 
 def lag_cosines(vectors: Wide, longest: int) -> Wide:

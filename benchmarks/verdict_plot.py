@@ -1,0 +1,117 @@
+"""Where the verdict's limits lie among honest and damaged tables, as one SVG.
+
+python -m benchmarks.verdict_plot [--cases benchmarks/verdict.json] [--output docs/verdict.svg]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.verdict import RESULTS, Case, read_results
+from resize_pos.quality import verdict
+
+OUTPUT = Path(__file__).parents[1] / "docs" / "verdict.svg"
+_LEFT, _WIDTH, _STRIP, _GAP, _BINS = 170, 470, 22, 34, 60
+_GREEN, _RED = "#2da44e", "#cf222e"
+
+
+def _over(name: str, bounds: tuple[float, float]) -> Callable[[Mapping[str, float]], float]:
+    """Give a measure relative to its own limits: 1 is the first limit, 2 the second."""
+
+    def placed(values: Mapping[str, float]) -> float:
+        low, high = verdict.limits_of(name, bounds, values)
+        value = values[name]
+        return value / low if value <= low else 1 + (value - low) / (high - low)
+
+    return placed
+
+
+def _norms(values: Mapping[str, float]) -> float:
+    """The same for norms: how far outside the honest range."""
+    low, high = min(values["norm_honest_low"], 1.0), max(values["norm_honest_high"], 1.0)
+    ratio = max(values["norm_sampled"], 1e-6)
+    outside = max(low / ratio, ratio / high, 1.0)
+    first, second = (
+        (1 / least if low / ratio > ratio / high else most) for least, most in verdict.NORM_MARGIN
+    )
+    if outside <= first:
+        return (outside - 1) / (first - 1)
+    return 1 + (outside - first) / (second - first)
+
+
+MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
+    "unlikeness": _over("unlikeness", verdict.UNLIKENESS),
+    "misplaced": _over("misplaced", verdict.MISPLACED),
+    "foreign cells": _over("foreign_cells", verdict.FOREIGN_CELLS),
+    "foreign channels": _over("foreign_channels", verdict.FOREIGN_CHANNELS),
+    "mean shift": _over("mean_shift", verdict.MEAN_SHIFT),
+    "norms": _norms,
+}
+STRIPS = (
+    ("honest, tuned on", False, False),
+    ("honest, held out", False, True),
+    ("damaged, tuned on", True, False),
+    ("damaged, held out", True, True),
+)
+_MOST = 4.0  # of the scale; what lies beyond is drawn in the last bin
+
+
+def draw(found: Sequence[Case]) -> str:
+    """Draw one block of four strips per measure."""
+    judged = [c for c in found if c.measures.get("fewest_cells", 0) >= verdict.FEWEST_CELLS]
+    block = len(STRIPS) * _STRIP + _GAP
+    height = len(MEASURES) * block + 20
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 20} {height}" '
+        'font-family="system-ui, sans-serif" font-size="11" fill="#768390">'
+    ]
+    for index, (name, place) in enumerate(MEASURES.items()):
+        top = index * block + 20
+        parts.append(f'<text x="4" y="{top - 4}" font-weight="bold">{name}</text>')
+        for row, (words, damaged, held_out) in enumerate(STRIPS):
+            mine = [
+                place(case.measures)
+                for case in judged
+                if (case.group == "damage") is damaged and case.held_out is held_out
+            ]
+            y = top + row * _STRIP
+            parts.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{words}</text>')
+            parts += _strip(mine, y, _RED if damaged else _GREEN)
+        for limit, words in ((1, "warn"), (2, "fail")):
+            x = _LEFT + limit / _MOST * _WIDTH
+            bottom = top + len(STRIPS) * _STRIP
+            parts.append(f'<path d="M{x:.0f} {top - 2}V{bottom}" stroke="#768390"/>')
+            parts.append(f'<text x="{x:.0f}" y="{bottom + 10}" text-anchor="middle">{words}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _strip(values: Sequence[float], y: int, colour: str) -> list[str]:
+    """Draw a histogram whose bars' heights are square roots of the shares."""
+    if not values:
+        return []
+    clipped = np.clip(values, 0, _MOST * (1 - 1e-9))
+    counts = np.histogram(clipped, _BINS, (0, _MOST))[0]
+    heights = np.sqrt(counts / counts.max()) * (_STRIP - 4)
+    wide = _WIDTH / _BINS
+    return [
+        f'<rect x="{_LEFT + i * wide:.1f}" y="{y + _STRIP - 2 - h:.1f}" width="{wide - 0.5:.1f}" '
+        f'height="{h:.1f}" fill="{colour}"/>'
+        for i, h in enumerate(heights)
+        if h > 0
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    options = parser.parse_args(arguments)
+    options.output.write_text(draw(read_results(options.cases)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
