@@ -57,7 +57,7 @@ class Unfolded:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A compiled axis pattern. Pure bookkeeping: numpy is touched only through array methods."""
+    """A compiled axis pattern. numpy is used only through array methods, never imported."""
 
     pattern: str
     terms: tuple[Term, ...]  # one per stored axis; a tuple is a flattened group
@@ -114,7 +114,7 @@ class Layout:
         return total
 
     def blocks(self, shape: tuple[int, ...]) -> Grid:
-        """Give the pieces that the grid is cut into; 1×1 for a table that is not cut."""
+        """Return the pieces that the grid is cut into; 1×1 for a table that is not cut."""
         lengths = self._own(shape)
         for term, length in zip(self.terms, shape, strict=True):
             if term == _BLOCKS and not {"H", "W"} <= lengths.keys():
@@ -137,14 +137,14 @@ class Layout:
     def shape(
         self, source: tuple[int, ...], prefix: int, grid: Grid, suffix: int, frames: int = 1
     ) -> tuple[int, ...]:
-        """Give the stored shape after the grid has become `grid`."""
+        """Return the stored shape after the grid has become `grid`."""
         lengths = self._lengths(source, grid, frames)
         return tuple(self._length(term, lengths, prefix, suffix) for term in self.terms)
 
     def unfold(
         self, array: NDArray[Any], prefix: int, grid: Grid, suffix: int, frames: int = 1
     ) -> Unfolded:
-        """Take a stored array apart. The parts are views where the memory allows it."""
+        """Split a stored array into its parts. They are views where the memory layout allows it."""
         lengths = self._lengths(array.shape, grid, frames)
         assert self.shape(array.shape, prefix, grid, suffix, frames) == array.shape, (
             array.shape,
@@ -223,7 +223,7 @@ class Layout:
         return [axis for axis in ("t", "H", "h", "W", "w", "l", "d") if axis in present]
 
     def _own(self, shape: tuple[int, ...]) -> dict[str, int]:
-        """Give the lengths that a shape or the pattern states outright."""
+        """Return the lengths that a shape or the pattern states outright."""
         lengths = dict(self.stated)
         for term, length in zip(self.terms, shape, strict=True):
             if isinstance(term, str) and term != "1":
@@ -233,7 +233,7 @@ class Layout:
         return lengths
 
     def _lengths(self, source: tuple[int, ...], grid: Grid, frames: int) -> dict[str, int]:
-        """Give the length of every axis once the grid is known."""
+        """Return the length of every axis once the grid is known."""
         blocks = self.blocks(source)
         cells = {
             "t": frames,

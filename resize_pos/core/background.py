@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class NeverKept(RuntimeError):
-    """The thread that owed a result ended without one and without an error."""
+    """The thread ended without a result and without an error."""
 
 
 class Promise(Generic[Result]):
@@ -32,7 +32,7 @@ class Promise(Generic[Result]):
         self._error: BaseException | None = None
 
     def keep(self, work: Callable[[], Result]) -> Result:
-        """Do the work. Whoever waits gets its result or its error, and so does the caller."""
+        """Do the work. The caller and every waiting thread get its result or its error."""
         error: BaseException | None = None
         try:
             self._value = work()
@@ -45,7 +45,7 @@ class Promise(Generic[Result]):
         return self._value
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End the waiting, with `error` if there is no result; later calls change nothing.
+        """Wake the waiting threads, with `error` if there is no result; later calls change nothing.
 
         Only the working thread calls this. It allocates nothing, so that it cannot fail.
         """
@@ -68,7 +68,7 @@ class Promise(Generic[Result]):
         return self._value
 
     def wait(self) -> None:
-        """Wait until the promise is settled, either way."""
+        """Wait for a result or an error; raise neither."""
         with self._pending:  # taken and given back, so that any number of threads may wait
             pass
 
@@ -115,7 +115,7 @@ class Beside(Promise[Result]):
         super().__init__()
         guard = _Guard((*feeds, self))
         # threading.Thread.start waits for a sign of life. A thread that runs out of memory before
-        # it gives that sign would be waited for for ever; this call returns at once.
+        # it gives that sign would block us forever; this call returns at once.
         try:
             _thread.start_new_thread(self._run, (work, guard))
         except (RuntimeError, MemoryError):  # too many threads or processes, or no memory for one
@@ -126,7 +126,7 @@ class Beside(Promise[Result]):
             self._value = work()
             self._kept = True
         except BaseException as error:
-            guard.settle(_told(error))  # whoever asks for a result gets it
+            guard.settle(_told(error))  # every thread that asks for a result gets it
             if isinstance(error, KeyboardInterrupt):
                 raise  # then this is the main thread: no other could be started
         guard.settle()

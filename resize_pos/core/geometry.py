@@ -52,7 +52,7 @@ class Grid:
         return self.height == self.width
 
     def pixels(self, patch: Size) -> Size:
-        """Give the image size that this grid covers."""
+        """Return the image size that this grid covers."""
         return Size(self.height * patch.height, self.width * patch.width)
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Tiling:
     window: Size | None = None  # None: the step itself, so that nothing overlaps
 
     def grid(self, size: Size) -> Grid:
-        """Cut an image; where windows overlap, a rest that holds no whole one is left out."""
+        """Cut an image; where windows overlap, a remainder smaller than a window is dropped."""
         if self.window is None:
             return grid_of(size, self.step)
         height = (size.height - self.window.height) // self.step.height + 1
@@ -90,7 +90,7 @@ class Tiling:
         return Grid(height, width)
 
     def pixels(self, grid: Grid) -> Size:
-        """Give the smallest image that has this grid."""
+        """Return the smallest image that has this grid."""
         whole = grid.pixels(self.step)
         if self.window is None:
             return whole

@@ -71,7 +71,7 @@ class _NotInterpolated:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild(_NotInterpolated):
-    """Compute a buffer anew, once the source's was found to be what the formula gives."""
+    """Compute a buffer again, once the source's was found to be what the formula gives."""
 
     formula: str
     source: Extent
@@ -179,7 +179,7 @@ class SinCosTable:
 
 @dataclass(frozen=True, slots=True)
 class SinCos(_NotInterpolated):
-    """Compute a fixed sin-cos table anew from its formula."""
+    """Compute a fixed sin-cos table from its formula."""
 
     table: SinCosTable
     mode: SinCosMode
@@ -228,7 +228,7 @@ TableOperation = (
 
 @dataclass(frozen=True, slots=True)
 class ResizeState:
-    """Resize an optimizer's state as its table is; state that is nowhere negative stays so.
+    """Resize optimizer state like its table; non-negative state stays non-negative.
 
     Adam takes the square root of its second moments, and bicubic interpolation can undershoot.
     """

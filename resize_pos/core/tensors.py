@@ -82,7 +82,7 @@ class TensorInfo:
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
-    """Give the array type that reads and writes a stored dtype bit for bit."""
+    """Return the array type that reads and writes a stored dtype bit for bit."""
     import numpy as np
 
     known = DTYPES.get(name)

@@ -23,11 +23,11 @@ _OPTIONAL_GROUP = re.compile(rf"\({_INSIDE}\)[?*]")
 _GROUP = re.compile(rf"\({_INSIDE}\)[+]?")
 _LOOSE = re.compile(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
 _SAME_DIGIT = str.maketrans("123456789", "000000000")
-_GAP, _DOT = "\n", "\0"  # stand in no key
+_GAP, _DOT = "\n", "\0"  # occur in no key
 
 
 def needles(key: str) -> tuple[str, ...]:
-    """Name pieces of text of which every match of a key holds one; an empty one says nothing."""
+    """Return texts of which every match of a key contains one; an empty text excludes nothing."""
     if _LITERAL.fullmatch(key):
         return (key.replace("\\.", "."),)
     without = key
@@ -47,7 +47,7 @@ def needles(key: str) -> tuple[str, ...]:
 
 
 def _alternatives(pattern: str) -> Iterator[str]:
-    """Split at the bars that stand in no group."""
+    """Split at the bars outside of groups."""
     depth, start = 0, 0
     for place, letter in enumerate(pattern):
         depth += (letter == "(") - (letter == ")")
@@ -71,8 +71,8 @@ class Registry:
         self._candidates: dict[str, tuple[int, ...]] = {}
 
     def candidates(self, name: str) -> Iterator[Family]:
-        """Give the families whose key may match a tensor's name; all the others cannot."""
-        # Blocks and layers differ in their numbers alone, and are looked up once for all of them.
+        """Return the families whose key may match a tensor's name; all the others cannot."""
+        # Names of blocks and layers differ only in their numbers: one lookup serves them all.
         alike = name.translate(_SAME_DIGIT)
         found = self._candidates.get(alike)
         if found is None:
@@ -97,7 +97,7 @@ class Registry:
 
 @cache
 def registry() -> Registry:
-    """Give what the package knows."""
+    """Return the families that come with the package."""
     return Registry(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
 
 

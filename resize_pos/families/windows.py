@@ -23,8 +23,8 @@ class Follows(StrEnum):
     IMAGE = "image"  # every cell of the image at its stage
     GLOBAL = "global"  # the image in blocks with global attention; windowed blocks stay
     WINDOW = "window"  # a window that only `--to-window` changes
-    UNKNOWN = "unknown"  # nobody said; such a file is refused
-    NOTHING = "nothing"  # a reach of its own, such as a block with its halo
+    UNKNOWN = "unknown"  # not known; such a file is refused
+    NOTHING = "nothing"  # a fixed reach, such as a block with its halo
 
 
 class Clamp(StrEnum):
@@ -49,7 +49,7 @@ class WindowRule:
     follows: Follows
     stage: str | None = None  # finds the number of the stage in a name; None: there is one stage
     strides: tuple[int, ...] = (1,)  # pixels per cell, by stage; patches, where a patch is known
-    stem: int = 1  # the image is cut into these first, and a rest is dropped
+    stem: int = 1  # the image is cut into these first; the remainder is dropped
     rounding: Rounding = Rounding.DOWN
     multiples: tuple[int, ...] = (1,)  # a stage's window over the model's, by stage
     clamp: Clamp = Clamp.NEVER
@@ -81,7 +81,7 @@ class WindowRule:
         return cls(**values)
 
     def place(self, name: str) -> tuple[str, int] | None:
-        """Give the tower that a name belongs to and its stage's number; None if it has none."""
+        """Return the tower that a name belongs to and its stage's number; None if it has none."""
         if self.stage is None:
             return "", 0
         found = _compiled(self.stage).search(name)
@@ -90,12 +90,12 @@ class WindowRule:
         return name[: found.start()], int(found[1])
 
     def stride(self, stage: int, patch: Size | None) -> Size:
-        """Give the pixels per cell of a stage."""
+        """Return the pixels per cell of a stage."""
         scale = self.strides[min(stage, len(self.strides) - 1)]
         return Size(scale, scale) if patch is None else Size(*(scale * p for p in _pair(patch)))
 
     def multiple(self, stage: int) -> int:
-        """Give a stage's window as a multiple of the model's."""
+        """Return a stage's window as a multiple of the model's."""
         return self.multiples[min(stage, len(self.multiples) - 1)]
 
     def cells(self, size: Size, stride: Size) -> Grid:
@@ -110,7 +110,7 @@ class WindowRule:
         return Grid(*counts)
 
     def sizes(self, cells: int, stride: int) -> tuple[int, int]:
-        """Give the smallest and the largest image side that has so many cells."""
+        """Return the smallest and the largest image side that has so many cells."""
         step = stride // self.stem
         if self.rounding is Rounding.DOWN:
             return cells * stride, (cells + 1) * stride - 1
@@ -130,7 +130,7 @@ class WindowRule:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What settling found out about a table's window, for planning."""
+    """What is known about a table's window once its geometry is settled; planning uses it."""
 
     stride: Size  # pixels per cell of its stage
     multiple: int = 1
@@ -159,7 +159,7 @@ class DerivedRule:
 
 
 def clamp_window(window: Grid, cells: Grid, how: Clamp) -> Grid:
-    """Make a window no larger than its stage."""
+    """Limit a window to the size of its stage."""
     if how is Clamp.NEVER:
         return window
     if how is Clamp.SHORTER_SIDE:

@@ -49,7 +49,7 @@ def _resized(
 
 
 def axis_order(source: Grid, target: Grid) -> tuple[int, int]:
-    """Tell which axis of a (copies, h, w, d) grid to resample first: the one that grows less."""
+    """Return which axis of a (copies, h, w, d) grid to resample first: the one that grows less."""
     height_first = target.height * source.width <= target.width * source.height
     return (1, 2) if height_first else (2, 1)
 
@@ -110,7 +110,7 @@ def _by_rows(
             if whole is None:
                 whole = np.empty((part.shape[0], height, *part.shape[2:]), part.dtype)
             whole[:, band] = part
-    except TableError:  # the whole fails, too, and counts all the values that are to blame
+    except TableError:  # the whole table fails, too, and its error counts all bad values
         return stored(_resized(widen(grid), passes))
     assert whole is not None
     return whole
@@ -127,14 +127,14 @@ def _resize_time(
 
 
 def widen(array: NDArray[Any], scratch: Scratch | None = None) -> NDArray[np.float64]:
-    """Give the values of a stored table as contiguous float64; refuse what cannot be resampled."""
+    """Return a stored table as contiguous float64; refuse integers, NaN and infinity."""
     if array.dtype.name not in _FLOATING:
         raise TableError(
             f"a table of {array.dtype.name} cannot be interpolated: only floating-point ones can.",
             hint="dequantise it first, or leave this tensor out.",
         )
     wide = (scratch or Scratch()).array("wide", array.shape)
-    with np.errstate(invalid="ignore"):  # a signalling NaN is counted below like any other
+    with np.errstate(invalid="ignore"):  # a signalling NaN is counted below like any other NaN
         np.copyto(wide, array, casting="unsafe")
     broken = wide.size - int(np.count_nonzero(np.isfinite(wide)))
     if broken:

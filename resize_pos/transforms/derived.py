@@ -1,4 +1,4 @@
-"""Buffers computed anew, to the values that the library builds for a new model.
+"""Buffers computed again, to the values that the library builds for a new model.
 
 The source comes first: unless it is what the formula gives at the source's geometry, the buffer is
 not understood and nothing is written.
@@ -40,7 +40,7 @@ def rebuild(name: str, array: NDArray[Any], how: Rebuild, shape: tuple[int, ...]
 
 
 def _offsets(grid: Grid, stride: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give row and column offsets, query minus key, for every pair of cells."""
+    """Return row and column offsets, query minus key, for every pair of cells."""
     rows, columns = np.divmod(np.arange(grid.cells), grid.width)
     queries = (rows % stride == 0) & (columns % stride == 0)
     down = rows[queries, None] - rows[None, :]

@@ -1,4 +1,4 @@
-"""The same matrices on a GPU, for whoever asks with `--device`. torch is imported only here."""
+"""The same matrices on a GPU, for `--device`. torch is imported only here."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def resize_grid_on(
 
 
 def precision_of(device: torch.device) -> torch.dtype:
-    """Give the widest dtype that a device computes in."""
+    """Return the widest dtype that a device computes in."""
     import torch
 
     # Metal has no float64; float32 is still what the libraries themselves use.

@@ -70,7 +70,7 @@ def _portions(steps: Iterable[Step]) -> Iterator[list[Step]]:
 
 
 def _group_key(step: Step, array: NDArray[Any]) -> object:
-    """Give a key that steps share if they can be carried out on concatenated channels."""
+    """Return a key that steps share if they can be carried out on concatenated channels."""
     table = step.table
     if not isinstance(_of_table(step).operation, _PerChannel) or "d" not in table.layout.terms:
         return step.name
@@ -96,7 +96,7 @@ def _together(
 
 
 def _of_table(step: Step) -> Step:
-    """Give the step that does to an optimizer's state just what is done to its table."""
+    """Return the step that does to an optimizer's state just what is done to its table."""
     how = step.operation
     return replace(step, operation=how.how) if isinstance(how, ResizeState) else step
 

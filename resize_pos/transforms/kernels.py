@@ -56,7 +56,7 @@ class Operator:
         return bool(np.all(own.sum(axis=1) == 1.0) and np.all(own == self.weights))
 
     def part(self, first: int, last: int) -> tuple[slice, Operator]:
-        """Give the map to the positions `first` … `last` - 1 only, and the sources it needs."""
+        """Return the map to the positions `first` … `last` - 1 only, and the sources it needs."""
         indices = self.indices[first:last]
         needed = slice(int(indices.min()), int(indices.max()) + 1)
         width = needed.stop - needed.start
@@ -104,7 +104,7 @@ class Scratch:
         self._buffers: dict[object, NDArray[np.float64]] = {}
 
     def array(self, use: object, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Give an array of any content; it holds until the next one for the same use."""
+        """Return an array of any content; it holds until the next one for the same use."""
         count = math.prod(shape)
         buffer = self._buffers.get(use)
         if buffer is None or buffer.size < count:
@@ -128,7 +128,7 @@ def apply(
     across = max(1, min(inner, _BLOCK))
     deep = max(1, _BLOCK // across)
     buffer = (scratch or Scratch()).array("product", (min(deep, outer), across))
-    # An overflow is the caller's to report, with the dtype it was meant for.
+    # The caller reports an overflow, because it knows the dtype of the output.
     with np.errstate(over="ignore", invalid="ignore"):
         for top in range(0, outer, deep):
             for left in range(0, inner, across):
@@ -179,7 +179,7 @@ def _clamped(
 def _coordinate(
     source: int, target: int, method: Method, rule: Coordinates
 ) -> tuple[NDArray[np.int64], int]:
-    """Give the source coordinate of every target position as integers over one denominator."""
+    """Return the source coordinate of every target position as integers over one denominator."""
     position = np.arange(target, dtype=np.int64)
     if rule is Coordinates.CORNERS:
         return position * (source - 1), max(target - 1, 1)

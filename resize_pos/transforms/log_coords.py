@@ -37,7 +37,7 @@ def rebuild_log_coordinates(name: str, array: NDArray[Any], how: Rebuild) -> NDA
 
 
 def log_coordinates(window: Grid, trained: Grid, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Give sign(Δ)·log2(1 + 8·|Δ|/(trained − 1))/3 for every offset, in float32 as the library."""
+    """Return sign(Δ)·log2(1 + 8·|Δ|/(trained − 1))/3 for every offset, in float32 as in Swin."""
     axes = []
     for cells, unit in ((window.height, trained.height), (window.width, trained.width)):
         offsets = np.arange(1 - cells, cells, dtype=np.float32)

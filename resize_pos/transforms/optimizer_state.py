@@ -1,4 +1,4 @@
-"""Optimizer state: interpolated like its table, then clamped if it was nowhere negative."""
+"""Optimizer state: interpolated like its table; non-negative state is clamped at 0."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def resize_kernel(
 
 
 def _inverse(source: int, target: int, resampling: Resampling) -> Operator:
-    """Give pinv(Rᵀ) of the operator R from `source` to `target` pixels."""
+    """Return pinv(Rᵀ) of the operator R from `source` to `target` pixels."""
     dense = np.linalg.pinv(operator(source, target, resampling).matrix.T)
     indices = np.broadcast_to(np.arange(source), (target, source))
     return Operator(source, indices, dense.astype(np.float64, copy=False))

@@ -27,7 +27,7 @@ def common_ratio(source: int, target: int) -> float:
 
 
 def source_offsets(source: int, target: int, ratio: float | None = None) -> list[float]:
-    """Give the coordinate of each of `source` offsets (an odd number) among `target` offsets."""
+    """Return the coordinate of each of `source` offsets (an odd number) among `target` offsets."""
     half = source // 2
     q = common_ratio(half, target // 2) if ratio is None else ratio
     side: list[float] = []
@@ -39,5 +39,5 @@ def source_offsets(source: int, target: int, ratio: float | None = None) -> list
 
 
 def reach(source: int, target: int, ratio: float | None = None) -> tuple[float, int]:
-    """Tell how far the source's outermost offset lies, and how far the target looks."""
+    """Return how far the source's outermost offset lies, and how far the target looks."""
     return source_offsets(source, target, ratio)[-1], target // 2

@@ -75,7 +75,7 @@ def offset_operator(source: int, target: int, how: OffsetResampling) -> Operator
 def zero_offset(
     array: NDArray[Any], layout: Layout, stored: Grid, suffix: int, *, signed: bool
 ) -> NDArray[np.float64]:
-    """Give the entries of offset (0, 0) in float64."""
+    """Return the entries of offset (0, 0) in float64."""
     grid = layout.unfold(array, 0, stored, suffix).grid
     row, column = (stored.height // 2, stored.width // 2) if signed else (0, 0)
     return grid[:, row, column].astype(np.float64)

@@ -42,7 +42,7 @@ def rotary(
     trained: int,
     wave: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """Give the wave of every angle: the first half of the channels turns with the row."""
+    """Return the wave of every angle: the first half of the channels turns with the row."""
     half = channels // 2
     exponents = np.arange(0, half, 2, dtype=np.float32)[: half // 2] / np.float32(half)
     speeds = (1.0 / np.power(_THETA, exponents.astype(np.float64)).astype(np.float32)).astype(

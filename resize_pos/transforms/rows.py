@@ -11,7 +11,7 @@ from resize_pos.core.axes import Layout
 
 
 def set_rows(array: NDArray[Any], layout: Layout, rows: int) -> NDArray[Any]:
-    """Give a table `rows` rows along `l`."""
+    """Return a table `rows` rows along `l`."""
     axis = layout.terms.index("l")
     kept = np.minimum(np.arange(rows), array.shape[axis] - 1)
     return np.ascontiguousarray(array.take(kept, axis=axis))

@@ -24,7 +24,7 @@ def resize_sequence(
     target: int,
     how: Lengthen,
 ) -> NDArray[Any]:
-    """Give a stored 1-D table `target` positions; prefix and suffix rows are kept bit for bit.
+    """Return a stored 1-D table `target` positions; prefix and suffix rows are kept bit for bit.
 
     Rows that a method only moves or repeats (`keep`, `tile`, `nearest`, the first K of `stretch`)
     keep their bits as well: they never pass through a wider type.
@@ -69,7 +69,7 @@ def stretch(source: int, target: int) -> Operator:
 
 
 def _moved(length: int, target: int, how: Lengthen) -> NDArray[np.intp] | None:
-    """Tell which old position each new one takes over whole (−1: zeros); None: it interpolates."""
+    """Return the old position that each new one copies (−1: zeros); None: it interpolates."""
     positions = np.arange(target, dtype=np.intp)
     if how.method is LengthMethod.NEAREST:
         assert how.resampling is not None

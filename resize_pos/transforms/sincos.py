@@ -162,7 +162,7 @@ class Recognition:
 
 
 def recognise(cells: NDArray[Any], starts: tuple[int, ...] = (0,)) -> Recognition | None:
-    """Hold (copies, h, w, d) cells against every formula; None when none fits, or none alone.
+    """Compare (copies, h, w, d) cells with every formula; None when none fits, or none alone.
 
     A table with several copies is read as one with a time axis. `starts` are the position numbers
     that the first row of a 1-D table may have. Positions are whole numbers, or those that a
@@ -208,11 +208,11 @@ def _whole(*_: object) -> Iterator[None]:
 def _rescaled(
     cells: NDArray[np.float64], formula: Formula, channels: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Read off the fastest sine and cosine of each axis how far apart its positions are."""
+    """Measure the distance between positions by the fastest sine and cosine of each axis."""
     frames, height, width, _ = cells.shape
     own = {"t": frames, "y": height, "x": width}
     if formula.dimensions == 1 and (frames, height) != (1, 1):
-        return  # a flattened index has no places that could have been rescaled
+        return  # a flattened index has no coordinates that could have been rescaled
     lines = {"t": cells[:, 0, 0], "y": cells[0, :, 0], "x": cells[0, 0]}
     found, first = dict(own), 0
     for axis, share in zip(formula.axes, formula.widths(channels) or (), strict=True):
@@ -233,7 +233,7 @@ def _source(places: tuple[int, int, int] | None) -> tuple[int, Grid] | None:
 
 
 def tolerance(dtype: np.dtype[Any], furthest: float) -> float:
-    """How far stored values may lie from the formula: one rounding, and phases in float32."""
+    """The tolerance between stored values and the formula: one rounding, and float32 phases."""
     from ml_dtypes import finfo
 
     # Nothing exceeds 1, below which neighbours are ε/2 apart and a rounding is off by ε/4 at most.
@@ -249,7 +249,7 @@ def regenerate(
     how: SinCos,
     frames: tuple[int, int] = (1, 1),
 ) -> NDArray[Any]:
-    """Compute a table anew for `target`; the rows before and after are kept bit for bit.
+    """Compute a table again for `target`; the rows before and after are kept bit for bit.
 
     `kept` counts those rows, `frames` the steps in time before and after the transfer. In absolute
     coordinates every position that was there before keeps its stored bits, too.
@@ -279,7 +279,7 @@ def _positions(
     x = _along(grid.width, whole.width)
     t = _along(frames, before)
     t, y, x = (axis.reshape(-1) for axis in np.meshgrid(t, y, x, indexing="ij"))
-    # The flattened index, for formulas that know of no grid.
+    # The flattened index, for formulas without a grid.
     line = (t * whole.height + y) * whole.width + x + start
     return {"t": t, "y": y, "x": x, "l": line}
 

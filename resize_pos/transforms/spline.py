@@ -72,7 +72,7 @@ def _basis(knots: Sequence[float], degree: int, places: Sequence[float]) -> NDAr
 
 
 def _solve_transposed(fit: NDArray[np.float64], look: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give look · fit⁻¹. `fit` is banded and totally positive, so no pivots are needed."""
+    """Return look · fit⁻¹. `fit` is banded and totally positive, so no pivots are needed."""
     matrix, right = fit.T.copy(), look.T.copy()
     size = len(matrix)
     for pivot in range(size):
