@@ -290,7 +290,7 @@ def test_a_dry_run_fails_where_the_real_one_would(run: Run) -> None:
 
 
 def test_a_dry_run_imports_neither_torch_nor_numpy(run: Run, tmp_path: Path) -> None:
-    names = loaded_after(*WORDS, "-n")
+    names = loaded_after(*WORDS, "--from", "64", "-n")
     assert not names & (HEAVY | {"numpy", "multiprocessing.pool", "concurrent.futures.process"})
 
 
