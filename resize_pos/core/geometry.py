@@ -1,4 +1,7 @@
-"""Pixels and patches: `Size` and `Grid`, and the arithmetic between them. Height before width."""
+"""Pixels and patches: `Size` and `Grid`, and the arithmetic between them.
+
+The order is depth, height, width. A depth of 0 means that there is none: an image, not a volume.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +13,51 @@ from resize_pos.core.printable import quoted
 
 LARGEST = 1_000_000_000  # of any size, grid or count: more is a mistake, not a model
 
-_PAIR = re.compile(r"([1-9][0-9]*)(?:[x×]([1-9][0-9]*))?", re.IGNORECASE | re.ASCII)
+_SIDES = re.compile(r"[1-9][0-9]*(?:[x×][1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[0-9]+")
+Sides = str | int | tuple[int, int] | tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Size:
-    """An extent in pixels: an image, or one patch."""
+    """An extent in pixels: an image, one patch, or a volume in voxels."""
 
     height: int
     width: int
+    depth: int = 0
 
     @classmethod
-    def parse(cls, text: str | int | tuple[int, int] | Size, what: str = "size") -> Size:
-        """Read `384`, `384x512` (height × width), an integer or a pair."""
-        return cls(*_pair(text, what))
+    def parse(cls, text: Sides | Size, what: str = "size") -> Size:
+        """Read `384`, `384x512` (height × width), `64x96x96` (depth first), a number or a tuple."""
+        return cls(*_sides(text, what))
 
     def __str__(self) -> str:
+        if self.depth:
+            return f"{self.depth}x{self.height}x{self.width}"
         return str(self.height) if self.height == self.width else f"{self.height}x{self.width}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grid:
-    """An extent in patches. Two grids with equal cell counts are still two grids."""
+    """An extent in patches. Two grids with equal cell counts are still two grids.
+
+    A table with time or depth has one such grid per frame or slice; `depth` is set only in what a
+    user states.
+    """
 
     height: int
     width: int
+    depth: int = 0
 
     @classmethod
-    def parse(cls, text: str | int | tuple[int, int] | Grid, what: str = "grid") -> Grid:
-        """Read `14`, `8x64` (height × width), an integer or a pair."""
-        return cls(*_pair(text, what))
+    def parse(cls, text: Sides | Grid, what: str = "grid") -> Grid:
+        """Read `14`, `8x64` (height × width), `4x6x8` (depth first), a number or a tuple."""
+        return cls(*_sides(text, what))
+
+    @property
+    def plane(self) -> Grid:
+        """One slice: the same grid without its depth."""
+        return Grid(self.height, self.width)
 
     @property
     def cells(self) -> int:
@@ -56,7 +74,8 @@ class Grid:
         return Size(self.height * patch.height, self.width * patch.width)
 
     def __str__(self) -> str:
-        return f"{self.height}×{self.width}"
+        plane = f"{self.height}×{self.width}"
+        return f"{self.depth}×{plane}" if self.depth else plane
 
 
 def grid_of(size: Size, patch: Size) -> Grid:
@@ -113,35 +132,38 @@ def _nearest(size: Size, patch: Size) -> tuple[Size | None, Size]:
     return below, Size(high_height, high_width)
 
 
-def _pair(text: str | int | tuple[int, int] | Size | Grid, what: str) -> tuple[int, int]:
+def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
+    """Return height, width and depth; a depth of 0 where none is stated."""
+    sides: tuple[int, ...]
     match text:
         case Size() | Grid():
-            return text.height, text.width
+            return text.height, text.width, text.depth
         case str():
-            found = _PAIR.fullmatch(text.strip())
-            if found is None:
+            if _SIDES.fullmatch(text.strip()) is None:
                 raise _malformed(text, what)
-            if max(map(len, filter(None, found.groups()))) > len(str(LARGEST)):
+            numbers = _NUMBER.findall(text)
+            if max(map(len, numbers)) > len(str(LARGEST)):
                 raise _out_of_range(text, what)
-            height = int(found[1])
-            width = int(found[2]) if found[2] else height
+            sides = tuple(map(int, numbers))
         case bool():
             raise _malformed(text, what)
         case int():
-            height, width = text, text
-        case (int() as height, int() as width):
-            pass
+            sides = (text,)
+        case (int(), int()) | (int(), int(), int()):
+            sides = text
         case _:
             raise _malformed(text, what)
-    if not (1 <= height <= LARGEST and 1 <= width <= LARGEST):
+    if not all(1 <= side <= LARGEST for side in sides):
         raise _out_of_range(text, what)
-    return height, width
+    if len(sides) == 3:
+        return sides[1], sides[2], sides[0]
+    return sides[0], sides[-1], 0
 
 
 def _malformed(value: object, what: str) -> UsageError:
     return UsageError(
         f"{what} {quoted(value)} is neither a number nor HEIGHTxWIDTH.",
-        hint="write 384, or 384x512 for 384 high and 512 wide.",
+        hint="write 384, or 384x512 for 384 high and 512 wide; 64x96x96 for a volume, depth first.",
     )
 
 

@@ -100,7 +100,8 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "to",
         Kind.SIZE,
         _TO,
-        "Target image size: 384, or 384x512 (height × width); for a text model, its length.",
+        "Target image size: 384, 384x512 (height × width) or 64x96x96 (a volume, depth first); "
+        "for a text model, its length.",
         "SIZE",
         field="to_size",
     ),
@@ -336,7 +337,8 @@ def _plain(request: object, path: str) -> object:
             return None
         value = getattr(value, name)
     if hasattr(value, "height") and hasattr(value, "width"):
-        return [value.height, value.width]
+        depth = getattr(value, "depth", 0)
+        return [*([depth] if depth else []), value.height, value.width]
     return str(value) if isinstance(value, str) else value
 
 

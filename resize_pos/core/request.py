@@ -53,16 +53,20 @@ class Request(RequestFields):
         return cls(**fields)
 
 
+_VOLUMES = frozenset({"to", "to_grid", "from_", "from_grid"})  # what may have a depth
 _EXCLUSIVE = (("to", "to_grid"), ("from_", "from_grid"), ("family", "pattern"))
 
 
 def read_option(option: Option, value: Any) -> Any:
     """Check one value and return what `Request` holds of it."""
     flag, kind = option.long_flag, option.kind
-    if kind is Kind.SIZE:
-        return Size.parse(value, flag)
-    if kind is Kind.GRID:
-        return Grid.parse(value, flag)
+    if kind in (Kind.SIZE, Kind.GRID):
+        sides = (Size if kind is Kind.SIZE else Grid).parse(value, flag)
+        if sides.depth and option.name not in _VOLUMES:
+            raise UsageError(
+                f"{flag} {quoted(value)} has three sides; expected one, or HEIGHTxWIDTH."
+            )
+        return sides
     if kind is Kind.COUNT:
         return _read_count(flag, option.least, value)
     if kind in (Kind.SWITCH, Kind.FLAG):
@@ -102,7 +106,7 @@ def as_lengths(request: Request) -> Request:
             hint="pass --to N, or --to-length N.",
         )
     for flag, size in (("--to", request.to_size), ("--from", request.from_size)):
-        if size is not None and size.height != size.width:
+        if size is not None and (size.height != size.width or size.depth):
             raise UsageError(
                 f"{flag} {size}: every table of this file is 1-D (text): it has a length, not a "
                 "height and a width.",

@@ -9,11 +9,11 @@ from typing import TypedDict
 
 from resize_pos.core.conventions import DEFAULT, RelativeConvention, Resampling
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Grid, Size
+from resize_pos.core.geometry import Grid, Sides, Size
 from resize_pos.core.operations import Lengthen, SinCosMode
 
-SizeLike = int | str | tuple[int, int] | Size
-GridLike = int | str | tuple[int, int] | Grid
+SizeLike = Sides | Size
+GridLike = Sides | Grid
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class Family:
     absent: tuple[str, ...] = ()
     follows: str | None = None
     scaled: bool = False
+    volume: bool = False  # `t` is the depth of a volume; a cube is then the likeliest shape
     convention: Convention | RelativeConvention | None = None
     windows: WindowRule | None = None
     derived: DerivedRule | None = None
@@ -263,6 +264,7 @@ _PLAIN = {
     "why": str,
     "refuse": str,
     "scaled": bool,
+    "volume": bool,
     "forcible": bool,
 }
 _RULES = {"windows": WindowRule.parse, "derived": DerivedRule.parse}

@@ -2,7 +2,7 @@
 
 A family names where to look with small expressions: a sibling tensor, an integer, or a product or
 quotient of them, such as `patch_embed.proj.weight * 2` for a grid half as fine as the patches; `t2`
-is a tube of two frames.
+is a tube of two frames; `name^3` is a linear embedding that reads cubes of a volume.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from resize_pos.core.geometry import Size
 from resize_pos.core.tensors import TensorInfo
 
 _CHANNELS = (3, 1, 4)  # what the input of a linear patch embedding may hold per pixel
+_VOLUME_CHANNELS = (1, 2, 3, 4)  # CT, PET-CT, colour, the four of BraTS
 _FACTOR = re.compile(r"([*/])\s+")
 
 
@@ -56,6 +57,17 @@ def kernel_extent(info: TensorInfo) -> tuple[int, Size] | None:
     return None
 
 
+def cube_extent(info: TensorInfo) -> tuple[int, Size] | None:
+    """Give the side of the cubes that a linear patch embedding reads."""
+    if len(info.shape) != 2:
+        return None
+    for channels in _VOLUME_CHANNELS:
+        side = round((info.shape[1] / channels) ** (1 / 3))
+        if side and side**3 * channels == info.shape[1]:
+            return side, Size(side, side)
+    return None
+
+
 def _evaluate(expression: str, stem: str, tensors: Mapping[str, TensorInfo]) -> Patch | None:
     words = _FACTOR.sub(r"\1", expression).split()
     height = width = tube = 1
@@ -68,8 +80,9 @@ def _evaluate(expression: str, stem: str, tensors: Mapping[str, TensorInfo]) -> 
         elif re.fullmatch(r"t\d+", name):
             factor, frames = Size(1, 1), int(name[1:])
         else:
-            info = tensors.get(stem + name)
-            extent = None if info is None else kernel_extent(info)
+            info = tensors.get(stem + name.removesuffix("^3"))
+            read = cube_extent if name.endswith("^3") else kernel_extent
+            extent = None if info is None else read(info)
             if info is None or extent is None:
                 return None
             frames, factor = extent

@@ -36,6 +36,7 @@ class Hypothesis:
     reason: str
     binding: bool = False
     size: Size | None = None  # pixels, where only the user's word gives the patch size
+    frames: int | None = None  # or slices, where the evidence states them, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def settle(
     tiling: Tiling | None,
     *,
     timed: bool = False,
+    volume: bool = False,
     judge: Judge | None = None,
 ) -> Geometry:
     """Solve rows = prefix + frames·h·w + suffix over the typed candidates."""
@@ -118,6 +120,8 @@ def settle(
     pairs = [(p, s) for p in prefixes for s in suffixes if p.count + s.count < rows]
     for hypothesis in hypotheses:
         fits = _fits(rows, pairs, hypothesis.grid, timed)
+        if hypothesis.frames is not None:
+            fits = [fit for fit in fits if fit.frames == hypothesis.frames]
         if len(fits) == 1:
             return settled(fits[0], [*remarks, hypothesis.reason])
         if fits:
@@ -128,6 +132,9 @@ def settle(
         if hypothesis.binding:
             raise _disagreement(name, rows, hypothesis, pairs, tiling)
         remarks.append(f"{hypothesis.reason}, which does not fit {rows} rows")
+    cubes = [tube for tube in _tubes(rows, pairs) if tube.frames == tube.grid.height]
+    if volume and len(cubes) == 1:
+        return settled(cubes[0], [*remarks, "the only cube that fits"])
     if timed:
         raise _ambiguous(name, rows, _tubes(rows, pairs), timed=True)
     squares = _squares(rows, pairs)
@@ -249,8 +256,9 @@ def _disagreement(
     name: str, rows: int, hypothesis: Hypothesis, pairs: _Pairs, tiling: Tiling | None
 ) -> GeometryError:
     grid = hypothesis.grid
-    left = rows - grid.cells
-    message = f"{name} has {rows} rows; {hypothesis.reason} would need {grid.cells} (+ prefix)."
+    cells = grid.cells * (hypothesis.frames or 1)
+    left = rows - cells
+    message = f"{name} has {rows} rows; {hypothesis.reason} would need {cells} (+ prefix)."
     if 0 < left <= _MOST_LISTED:
         return GeometryError(
             message,

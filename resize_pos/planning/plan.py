@@ -234,8 +234,16 @@ def _require_windows(located: Located, request: Request) -> None:
 
 
 def _require_time(located: Located, request: Request) -> None:
-    if request.to_frames is not None and not any(t.layout.has_time for t in located.tables):
+    if any(t.layout.has_time for t in located.tables):
+        return
+    if request.to_frames is not None:
         raise TableError("--to-frames: no table in this file has a time axis.")
+    target = request.to_size or request.to_grid
+    if target is not None and target.depth:
+        raise TableError(
+            f"the target {target} has a depth, and no table in this file has one.",
+            hint="write height × width only.",
+        )
 
 
 def _require_patches(located: Located, request: Request) -> None:

@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no frames": ({"to_frames": 0}, "--to-frames 0 must be between 1 and"),
     "a truth for a number": ({"suffix": True}, "--suffix is True; expected a whole number"),
     "a truth for a size": ({"to": True}, "--to True is neither a number"),
-    "three numbers": ({"to": (1, 2, 3)}, "--to .1, 2, 3. is neither a number"),
+    "four numbers": ({"to": (1, 2, 3, 4)}, "--to .1, 2, 3, 4. is neither a number"),
     "a number for text": ({"family": 3}, "--family is 3; expected text"),
     "a text for a truth": ({"antialias": "no"}, "--antialias is 'no'; expected true or false"),
     "an unknown choice": ({"sincos": "maybe"}, "--sincos 'maybe' is not known"),

@@ -34,7 +34,13 @@ def settle_table(
     leader = _leader(match, settled) if family.follows else None
     hypotheses = [
         replace(each, grid=along(layout, each.grid))
-        for each in _hypotheses(tensor.name, tiling, around, None if family.scaled else leader)
+        for each in _hypotheses(
+            tensor.name,
+            tiling,
+            patch.tube if patch else 1,
+            around,
+            None if family.scaled else leader,
+        )
     ]
     if layout.grid(tensor.shape) is not None:
         geometry = _stated_by_shape(tensor, layout, hypotheses, tiling)
@@ -108,6 +114,7 @@ def _solved(
         inside,
         tiling,
         timed=frames is None,
+        volume=family.volume and frames is None,
         judge=_judge(match, around) if pieces == 1 else None,
     )
     whole = Grid(geometry.grid.height * blocks.height, geometry.grid.width * blocks.width)
@@ -152,13 +159,22 @@ def _patch(match: Match, around: Surroundings) -> Patch | None:
 
 
 def _hypotheses(
-    name: str, tiling: Tiling | None, around: Surroundings, leader: PositionTable | None
+    name: str,
+    tiling: Tiling | None,
+    tube: int,
+    around: Surroundings,
+    leader: PositionTable | None,
 ) -> Iterator[Hypothesis]:
     request = around.request
     if request.from_grid is not None:
-        yield Hypothesis(request.from_grid, f"--from-grid {request.from_grid}", binding=True)
+        yield Hypothesis(
+            request.from_grid.plane,
+            f"--from-grid {request.from_grid}",
+            binding=True,
+            frames=request.from_grid.depth or None,
+        )
     if request.from_size is not None and tiling is not None:
-        yield _from_size(name, request.from_size, tiling, stated=request.patch is not None)
+        yield _from_size(name, request.from_size, tiling, tube, stated=request.patch is not None)
     if name in around.known:
         yield Hypothesis(around.known[name].grid, "; ".join(around.known[name].evidence))
     if leader is not None:
@@ -174,11 +190,12 @@ def _hypotheses(
         yield Hypothesis(grid, f"{config.file} says {config.key} {config.size}, at patch {cut}")
 
 
-def _from_size(name: str, size: Size, tiling: Tiling, *, stated: bool) -> Hypothesis:
+def _from_size(name: str, size: Size, tiling: Tiling, tube: int, *, stated: bool) -> Hypothesis:
     reason = f"{size} px at patch {tiling}"
     try:
         grid = tiling.grid(size)
-        return Hypothesis(grid, reason, binding=True, size=size if stated else None)
+        slices = size.depth // tube or None
+        return Hypothesis(grid, reason, True, size if stated else None, slices)
     except GeometryError as error:
         raise GeometryError(f"{name}: --from {error.message}", hint=error.hint) from None
 
@@ -189,7 +206,8 @@ def _stated_by_shape(
     stored, frames = layout.grid(tensor.shape), layout.frames(tensor.shape)
     assert stored is not None and frames is not None
     for hypothesis in hypotheses:
-        if hypothesis.binding and hypothesis.grid != stored:
+        same = hypothesis.grid == stored and hypothesis.frames in (None, frames)
+        if hypothesis.binding and not same:
             truth = f" ({tiling.pixels(stored)} px at patch {tiling})" if tiling else ""
             raise GeometryError(
                 f"{tensor.name} stores a {stored} grid{truth}; "

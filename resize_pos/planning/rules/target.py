@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from resize_pos.core.errors import GeometryError, TableError
+from resize_pos.core.errors import GeometryError, TableError, UsageError
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.operations import Resample
 from resize_pos.core.request import Request
@@ -99,7 +99,20 @@ def _scaled(size: Size, own: Size, leader: PositionTable) -> Size:
 
 
 def _frames(table: PositionTable, request: Request) -> int:
-    if request.to_frames is None or not table.layout.has_time:
+    if not table.layout.has_time:
+        return table.frames
+    if request.to_grid is not None and request.to_grid.depth:
+        return request.to_grid.depth
+    depth = request.to_size.depth if request.to_size is not None else 0
+    if depth:
+        return _slices(table, depth)
+    if table.family.volume and request.to_image:
+        raise UsageError(
+            f"{table.name} is a volume of {table.frames}×{table.grid} patches; --to needs three "
+            "sides.",
+            hint="write depth × height × width, for example --to 64x96x96 or --to-grid 4x6x6.",
+        )
+    if request.to_frames is None:
         return table.frames
     if request.to_frames % table.tube:
         raise GeometryError(
@@ -107,6 +120,18 @@ def _frames(table: PositionTable, request: Request) -> int:
             f"{table.tube} frames that one cell takes in."
         )
     return request.to_frames // table.tube
+
+
+def _slices(table: PositionTable, depth: int) -> int:
+    if depth % table.tube:
+        below, above = depth // table.tube * table.tube, -(-depth // table.tube) * table.tube
+        nearest = f"{below} or {above}" if below else str(above)
+        raise GeometryError(
+            f"{table.name}: a depth of {depth} is not a multiple of the {table.tube} that one "
+            "patch takes in.",
+            hint=f"the nearest depths that fit are {nearest}.",
+        )
+    return depth // table.tube
 
 
 def _extent(grid: Grid, frames: int) -> str:
