@@ -1,7 +1,7 @@
-"""Settle prefix, grid and suffix of one table from evidence, or refuse with every answer left.
+"""Determine prefix, grid and suffix of a table from evidence, or refuse and list the candidates.
 
-In order: what flags state, what the file says about itself, what a config beside it says, a single
-square that the candidates allow, and the table's own values. Compare grids, never row counts.
+The evidence is used in this order: flags, the record in the file itself, a config beside the file,
+the only square that the candidates allow, the table's values. Grids are compared, never row counts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from resize_pos.families.family import Owner
 
 _MOST_LISTED = 8
 _WIDEST_ASPECT = 16
-_MOST_PREFIX = 8  # of those that are tried without a sign of them
+_MOST_PREFIX = 8  # largest prefix that is tried without evidence for it
 
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """How many rows may stand before (or after) the grid, and why."""
+    """A possible number of rows before (or after) the grid, and the reason for it."""
 
     count: int
     reason: str
@@ -30,18 +30,18 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A grid that some evidence states; a binding one must fit or the request is refused."""
+    """A grid that some evidence states. If `binding`, it must fit, or the request is refused."""
 
     grid: Grid
     reason: str
     binding: bool = False
-    size: Size | None = None  # pixels, where only the user's word gives the patch size
+    size: Size | None = None  # pixels, where the patch size is known only from flags
     frames: int | None = None  # or slices, where the evidence states them, too
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The settled answer, with the evidence in words."""
+    """The prefix, grid and suffix that were determined, with the evidence in words."""
 
     prefix: int
     grid: Grid
@@ -69,9 +69,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a look at the values says about readings that compete."""
+    """Which of several possible readings the values support."""
 
-    choice: Reading | None  # None: they do not tell
+    choice: Reading | None  # None: the values support none clearly
     words: str
 
 
@@ -86,7 +86,7 @@ def candidates(
     stated: int | None,
     flag: str,
 ) -> tuple[RowCount, ...]:
-    """List the possible row counts, likeliest first; a flag leaves only its own."""
+    """List the possible row counts, the most likely first. If a flag states one, list only that."""
     if stated is not None:
         return (RowCount(stated, f"{flag} {stated}"),)
     found: dict[int, RowCount] = {}
@@ -148,7 +148,7 @@ def settle(
 
 
 def _near(rows: int, pairs: _Pairs, judge: Judge | None) -> Opinion | None:
-    """Ask the values about prefixes that nothing speaks for: good for a hint, not for an answer."""
+    """Score prefix counts that have no other evidence; the result is used only in the hint."""
     known = {prefix.count for prefix, _ in pairs}
     stated = any(prefix.reason.startswith("--") for prefix, _ in pairs)
     if judge is None or stated or not pairs:
@@ -165,7 +165,7 @@ ONLY_SQUARE = "the only square that fits"
 
 
 def settled(reading: Reading, reasons: Sequence[str]) -> Geometry:
-    """Turn the reading that was chosen into an answer."""
+    """Return the chosen reading as a `Geometry`, with the reasons as evidence."""
     owners = [
         c.reason for c in (reading.prefix, reading.suffix) if c.count or c.reason.startswith("--")
     ]
@@ -204,7 +204,7 @@ def _squares(rows: int, pairs: _Pairs) -> list[Reading]:
 
 
 def _tubes(rows: int, pairs: _Pairs) -> list[Reading]:
-    """List every number of frames that leaves a square grid, the most square video first."""
+    """List every reading as frames × square grid; first those with about as many frames as rows."""
     found = []
     for prefix, suffix in pairs:
         cells = rows - prefix.count - suffix.count

@@ -1,4 +1,4 @@
-"""Names and shapes → position tables, near misses, and tables whose geometry is not settled."""
+"""Names and shapes → position tables, near misses, and tables whose geometry is not determined."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_NAMES = 100_000  # some 30 MB
 
 
 def locate_in(container: Container, request: Request) -> Located:
-    """Find the position tables of an opened checkpoint; squares that were assumed are checked."""
+    """Find the position tables of an opened checkpoint, and check assumed squares."""
     from resize_pos.planning.value_checks import check_assumed_squares
 
     located = locate_tables(Surroundings.of(container, request))
@@ -41,7 +41,7 @@ def locate_in(container: Container, request: Request) -> Located:
 
 
 def locate_tables(around: Surroundings) -> Located:
-    """Find every position table of a checkpoint and settle its geometry."""
+    """Find every position table of a checkpoint and determine its geometry."""
     names = _names(around.request.pattern, around.request.axes, around.request.family)
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}
     near_misses: list[NearMiss] = []
@@ -61,7 +61,7 @@ def locate_tables(around: Surroundings) -> Located:
     tables: dict[str, PositionTable] = {}
     unsettled: list[Unsettled] = []
     for role, rule in RULES.items():
-        # A table that follows another one is settled after it.
+        # A table that follows another one needs the geometry of that one first.
         for match in sorted(matches[role], key=lambda match: match.family.follows is not None):
             assert rule.settle is not None
             try:
@@ -77,7 +77,7 @@ def locate_tables(around: Surroundings) -> Located:
 
 
 class _Names:
-    """Which families know a name. Remembered, for a zoo has the same names a thousand times."""
+    """Which families match a name. Cached, because a model zoo repeats the same names."""
 
     def __init__(self, candidates: Callable[[str], Iterable[Family]]) -> None:
         self._candidates = candidates
@@ -96,13 +96,13 @@ class _Names:
 
 @lru_cache(maxsize=1)
 def _names(pattern: str | None, axes: str | None, chosen: str | None) -> _Names:
-    """Take every known family into account, or what --pattern and --axes or --family say."""
+    """Use every known family, or only what --pattern and --axes or --family state."""
     if pattern is not None and axes is not None:
         custom = custom_family(pattern, axes)
         return _Names(lambda _: (custom,))
     if chosen is None:
         return _Names(_tables)
-    # --family settles which family of its role a name belongs to; the other roles stay known.
+    # --family replaces the absolute and reference families; families of other roles still apply.
     family = replace(family_named(chosen), models=(), named=None)
     rivals = (
         (Role.ABSOLUTE, Role.REFERENCE) if family.role in (Role.ABSOLUTE, Role.REFERENCE) else ()
@@ -135,9 +135,9 @@ def _match(
 
 
 def _claimed(matches: Sequence[Match], around: Surroundings) -> Match | None:
-    """Choose among families that share a name: by a config, by the whole name, or the last.
+    """Choose among families that match the same name: by a config, by the whole name, or the last.
 
-    A config with two parts of different families says nothing about which part a table is of.
+    If a config names two of these families, it does not say which one the table belongs to.
     """
     types = {model.model_type for model in around.models}
     by_config = [match for match in matches if types & set(match.family.models)]

@@ -1,4 +1,4 @@
-"""Request + tables → a `Plan`: every decision as a value. All refusals about geometry end here."""
+"""Request + tables → a `Plan`, which holds every decision. No geometry is refused after this."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from resize_pos.planning.rules.sequence import require_lengths
 
 _IMAGE = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
 _GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE, Role.KERNEL})
-_BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # only flags of their own change them
+_BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # changed only by their own flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """The entries of optimizers that are taken out."""
+        """The names of the optimizer entries that are removed."""
         states = (step.state for step in self.steps if step.action is Action.DROP)
         return tuple(dict.fromkeys(state.entry for state in states if state is not None))
 
@@ -69,9 +69,9 @@ class Plan:
 def make_plan(
     located: Located, request: Request, documents: Mapping[str, Document] | None = None
 ) -> Plan:
-    """Decide, for every table found, what it becomes; refuse rather than convert by halves.
+    """Decide what happens to every table. Refuse if only a part of the model could be converted.
 
-    `documents` are the config files that lie with the weights; what they state is changed along.
+    `documents` are the config files of the weights. Edits to them are part of the plan.
     """
     if located.all_text:
         request = as_lengths(request)
@@ -98,7 +98,7 @@ def make_plan(
     for role, rule in RULES.items():
         of_role = [table for table in located.tables if table.role is role]
         if role in _GRIDS:
-            # A table that follows another, or has to borrow its patch size, comes after it.
+            # A table that uses the geometry or the patch size of another table is planned after it.
             of_role.sort(key=lambda t: (t.follows is not None, t.patch is None))
         follows = role in asked or role is Role.DERIVED or role in _BY_THEMSELVES
         for table in of_role:
@@ -118,7 +118,7 @@ def make_plan(
     _require_no_config(steps, documents or {})
     edits: tuple[ConfigEdit, ...] = ()
     if documents:
-        from resize_pos.configs.edits import plan_config_edits  # weights alone have no use for it
+        from resize_pos.configs.edits import plan_config_edits  # only with configs
 
         transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
         edits = plan_config_edits(documents, transfer)
@@ -134,7 +134,7 @@ def make_plan(
 
 
 def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
-    """Name the target: `NAME-384.suffix` beside the source; by its grid if pixels are unknown."""
+    """Return `NAME-384.suffix` beside the source, or a name with the grid if pixels are unknown."""
     request = plan.request
     size, grid, window = request.to_size or plan.to_size, request.to_grid, request.to_window
     tags = []
@@ -153,7 +153,7 @@ def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
 
 
 def _asked(request: Request) -> frozenset[Role]:
-    """Tell which tables a request speaks of; derived ones follow, whatever it says."""
+    """Return the roles that a request is about. Derived buffers always follow their table."""
     roles: set[Role] = {Role.SEQUENCE} if request.to_length is not None else set()
     if request.to_image:
         roles |= {*_IMAGE, Role.DERIVED}
@@ -177,7 +177,7 @@ def _unasked(table: PositionTable) -> Step:
 
 
 def _left_open(unsettled: Unsettled) -> Step:
-    """Keep a table that nobody asked about, although its rows could not be told apart."""
+    """Keep a table of unknown geometry: the request does not change it, so that is harmless."""
     tensor, family = unsettled.tensor, unsettled.family
     layout = family.layout(tensor.shape) or family.axes[0]
     grid = Grid(1, layout.rows(tensor.shape))
@@ -186,7 +186,7 @@ def _left_open(unsettled: Unsettled) -> Step:
 
 
 def _regenerated(step: Step, request: Request) -> Step:
-    """Compute a fixed sin-cos grid anew instead of interpolating it, unless told otherwise."""
+    """Compute a fixed sin-cos grid from its formula, unless a flag asks to interpolate it."""
     fixed = step.table.fixed
     if step.table.role is not Role.ABSOLUTE or step.action is not Action.RESIZE or fixed is None:
         return step
@@ -196,7 +196,7 @@ def _regenerated(step: Step, request: Request) -> Step:
         return replace(step, reason=reason)
     if mode is SinCosMode.INTERPOLATE:
         return step
-    flat = fixed.dimensions == 1  # it numbers the cells one after the other
+    flat = fixed.dimensions == 1  # the formula numbers the flattened cells
     if mode is SinCosMode.RESCALED and flat:
         raise TableError(
             f"{step.table.name} follows a sin-cos formula over the flattened index "
@@ -247,7 +247,7 @@ def _require_time(located: Located, request: Request) -> None:
 
 
 def _require_patches(located: Located, request: Request) -> None:
-    """Refuse another patch size where relative tables count their cells by the old one."""
+    """Refuse `--to-patch` if a relative table follows the image in cells of the old patch size."""
     for table in located.tables:
         rule = table.family.windows
         tied = rule is not None and rule.follows in (Follows.IMAGE, Follows.GLOBAL)
@@ -259,7 +259,7 @@ def _require_patches(located: Located, request: Request) -> None:
 
 
 def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document]) -> None:
-    """Refuse what configs would have to say and are not taught to: patch sizes, frames, rows."""
+    """Refuse changes that cannot be written into the configs: patch sizes, frames, rows."""
     for step in steps:
         unsaid = isinstance(step.operation, ResampleKernel | SetLength)
         if documents and (unsaid or step.frames != step.table.frames):
@@ -271,7 +271,7 @@ def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document])
 
 
 def _require_one_size(steps: Sequence[Step], request: Request) -> None:
-    """Refuse one target for towers that see images of different sizes."""
+    """Refuse a single target size for towers whose images have different sizes."""
     sizes: dict[Size, str] = {}
     for step in steps:
         table, tiling = step.table, step.table.tiling
@@ -310,7 +310,7 @@ def _require_tower(located: Located, request: Request) -> None:
 
 
 def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
-    """Refuse `--to-grid` where stages or branches have grids of their own."""
+    """Refuse `--to-grid` if stages or branches have different grids."""
     grids = {
         step.table.grid: step.table.name
         for step in steps

@@ -1,4 +1,4 @@
-"""The record that a converted file carries of its own conversion, and what it tells a reader."""
+"""The record of the conversion that is stored in a converted file: write it, and read it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGEST = 2**31
 def record(
     plan: Plan, tensors: Mapping[str, TensorInfo], data: Mapping[str, bytes]
 ) -> Mapping[str, str]:
-    """Make the metadata entry for a plan; `data` are the bytes of the tensors that change."""
+    """Return the metadata entry for a plan; `data` are the bytes of the tensors that change."""
     steps = plan.changes
     document = {
         "version": __version__,
@@ -48,12 +48,12 @@ def record(
 
 
 def request_record(request: Request) -> Mapping[str, Any]:
-    """Give a request as plain data that equals another's if and only if the requests are equal."""
+    """Return a request as plain data. Two results are equal if and only if the requests are."""
     return as_plain(request)  # type: ignore[no-any-return]
 
 
 def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any]] | None:
-    """Read back version and request; a record from before requests were recorded has none."""
+    """Read back version and request. Return None for old records, which hold no request."""
     try:
         document = parse(metadata.get(KEY, "{}"))
         version, request = document["version"], document["request"]
@@ -63,7 +63,7 @@ def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any
 
 
 def as_plain(value: Any) -> Any:
-    """Write a value out for JSON; of a dataclass, only the parts that are not at their default."""
+    """Return a value as JSON data. Fields of a dataclass that have their default are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         parts = [(part, getattr(value, part.name)) for part in fields(value)]
         return {part.name: as_plain(v) for part, v in parts if v != part.default}
@@ -87,7 +87,7 @@ def digest(tensors: Mapping[str, TensorInfo], data: Mapping[str, bytes]) -> str:
 
 
 def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
-    """Give what the tables become, for a container that has no place for a record."""
+    """Return the planned geometry of the tables, for a container that cannot store a record."""
     return {
         step.name: Geometry(
             step.table.prefix, step.target, step.table.suffix, ("as it was planned",)
@@ -97,7 +97,7 @@ def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
 
 
 def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
-    """Read back the grids that an earlier conversion recorded; anything malformed says nothing."""
+    """Read back the grids that an earlier conversion recorded; malformed records are ignored."""
     try:
         document = parse(metadata.get(KEY, "{}"))
         tables = document["tables"].items()

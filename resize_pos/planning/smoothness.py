@@ -1,8 +1,8 @@
 """Geometry from the weights: which reading of a table's rows makes its values vary smoothly.
 
-A learned table changes little from one cell to the next, and jumps where a row of cells ends. So
-the right width is the one whose row ends are where neighbouring rows of the table are least alike,
-and at whose distance they are alike again. Thresholds: docs/artifacts.md.
+A learned table changes little from one cell to the next, and jumps at the end of a row of cells. So
+for the right width, neighbouring table rows differ most at the row ends, and table rows one width
+apart are similar. Thresholds: docs/artifacts.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Score:
 
 
 def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Reading]) -> Opinion:
-    """Choose the reading that the values speak for, if they do so clearly."""
+    """Choose the reading that the values support, if they support one clearly."""
     rows = _rows(array, layout)
     if not np.all(np.isfinite(rows)):
         return Opinion(None, "Its values are not finite, so they cannot tell")
@@ -59,7 +59,7 @@ def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Readi
 def contradiction(
     array: NDArray[Any], layout: Layout, reading: Reading, others: Sequence[Reading]
 ) -> str | None:
-    """Say what the values speak for, where that is clearly not the given reading."""
+    """Return which reading the values support, if it is clearly not the given one."""
     rows = _rows(array, layout)
     if not np.all(np.isfinite(rows)) or looks_untrained(rows):
         return None
@@ -76,7 +76,7 @@ def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:
     """Score every reading of (rows, channels), best first."""
     found = [_score(rows, reading) for reading in readings]
     scores = [score for score in found if score is not None]
-    # Of prefixes p and p + width, which cut the same columns, the smaller one is meant.
+    # Prefixes p and p + width give the same columns. The smaller prefix comes first.
     return sorted(scores, key=lambda s: (-round(s.score, 6), s.reading.prefix.count))
 
 
@@ -90,13 +90,13 @@ def is_confident(scores: Sequence[Score]) -> bool:
 
 
 def _same_columns(one: Reading, other: Reading) -> bool:
-    """Whether two readings cut alike: a whole row of cells may be a prefix or not."""
+    """Whether two readings give the same columns: their prefixes differ by whole rows of cells."""
     shift = one.prefix.count - other.prefix.count
     return one.grid.width == other.grid.width and shift % one.grid.width == 0
 
 
 def looks_untrained(rows: _Rows) -> str:
-    """Say why a table looks untrained; empty when it looks learned."""
+    """Return why a table looks untrained; empty if it looks learned."""
     if not rows.any():
         return "they are all zero, so the table looks untrained"
     centred = rows - rows.mean(axis=0)
@@ -131,7 +131,7 @@ def _score(rows: _Rows, reading: Reading) -> Score | None:
     ends = np.arange(1, cells) % width == 0
     inside, across = next_one[~ends], next_one[ends]
     step = float(inside.mean() - across.mean())
-    # One variance for both groups: a wide reading has so few row ends that they show none.
+    # Pool the variance of both groups: a wide reading has too few row ends for its own.
     freedom = max(1, inside.size + across.size - 2)
     pooled = (inside.var() * inside.size + across.var() * across.size) / freedom
     error = math.sqrt(pooled * (1 / inside.size + 1 / across.size))
@@ -141,7 +141,7 @@ def _score(rows: _Rows, reading: Reading) -> Score | None:
 
 
 def _vertical(unit: _Rows, width: int) -> float:
-    """Compare the cosine one row of cells below with those beside it, in standard errors."""
+    """Compare the cosines at one width's distance with nearby ones, in standard errors."""
     if len(unit) <= width + 1:
         return 0.0
     count = len(unit) - width - 1

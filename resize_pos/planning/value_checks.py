@@ -1,4 +1,4 @@
-"""Refusals that need a table's values: NaN, a wrong guess of the grid, a buffer of unknown origin.
+"""Refusals that need a table's values: NaN, a wrong guess of the grid, an unknown buffer formula.
 
 A dry run and the real run make the same checks. Names and shapes are enough for most plans, and
 the check for NaN needs no numpy. A grid that is only "the only square that fits" is compared with
@@ -33,7 +33,7 @@ _NANS = {"F8_E4M3": (0x7F, 0xFF), "F8_E5M2FNUZ": (0x80,), "F8_E4M3FNUZ": (0x80,)
 
 
 def require_sound_values(plan: Plan, data: Callable[[str], bytes], where: str) -> None:
-    """Refuse what the real run would refuse on reading the tables; `data` gives their bytes."""
+    """Refuse what the real run would refuse after reading the tables; `data` returns bytes."""
     for step in plan.changes:
         if not _all_finite(step.tensor.dtype, data(step.name)):
             require_finite(step.name, _as_array(step, data), where)
@@ -49,7 +49,7 @@ def require_sound_values(plan: Plan, data: Callable[[str], bytes], where: str) -
 def tables_assumed_square(plan: Plan) -> Iterator[PositionTable]:
     """List the tables for which a wrong guess of the grid would make the plan wrong.
 
-    A table that is kept because it "has" the target already is one of them.
+    This includes a table that is kept because its assumed grid equals the target.
     """
     for step in plan.steps:
         kept_at_target = plan.request.to_image and step.table.role is Role.ABSOLUTE
@@ -59,7 +59,7 @@ def tables_assumed_square(plan: Plan) -> Iterator[PositionTable]:
 
 
 def check_assumed_squares(located: Located, read: Callable[[str], NDArray[Any]]) -> Located:
-    """Move tables whose values contradict the square that was assumed to the unsettled ones."""
+    """If the values contradict an assumed square grid, move the table to the unsettled ones."""
     tables, unsettled = [], []
     for table in located.tables:
         try:
@@ -119,7 +119,7 @@ def _all_finite(dtype: str, data: bytes) -> bool:
     """Whether little-endian data holds neither NaN nor Inf; integers never do."""
     if dtype in _FLOATS:
         values = _numbers(_FLOATS[dtype], data)
-        # NaN and Inf survive a sum. A sum of finite values can overflow: then look at each.
+        # A NaN or Inf makes the sum non-finite. So does overflow: then check each value.
         return math.isfinite(sum(values)) or all(map(math.isfinite, values))
     if dtype in _EXPONENTS:
         code, exponent = _EXPONENTS[dtype]

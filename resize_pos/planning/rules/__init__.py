@@ -1,4 +1,4 @@
-"""One rule per role: how such a table's geometry is settled, and what a request makes of it."""
+"""One rule per role: how a table's geometry is determined, and what a request changes in it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from resize_pos.planning.rules import (
 )
 from resize_pos.planning.rules.base import Rule
 
-# In the order in which they are applied: a relative table follows an absolute one, a derived
-# buffer any of them.
+# The rules are applied in this order: a relative table may need an absolute one, and a derived
+# buffer may need any of them.
 RULES: Mapping[Role, Rule] = {
     Role.ABSOLUTE: Rule(absolute.settle_table, target.plan_step),
     Role.REFERENCE: Rule(absolute.settle_reference, target.plan_reference),

@@ -26,7 +26,7 @@ from resize_pos.planning.rules.base import Match, Surroundings, along
 def settle_table(
     match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
-    """Settle patch size, prefix, grid and suffix from everything around the table."""
+    """Determine patch size, prefix, grid and suffix from all available evidence."""
     tensor, family, layout, request = match.tensor, match.family, match.layout, around.request
     patch = _patch(match, around)
     window = read_patch(family.window, match.stem, around.tensors)
@@ -71,7 +71,7 @@ def settle_table(
 
 
 def _leader(match: Match, settled: Mapping[str, PositionTable]) -> PositionTable | None:
-    """Find the table whose grid this one shares: its sibling, or another with as many rows."""
+    """Find the table whose grid this one shares: its sibling, or one with the same row count."""
     sibling = settled.get(f"{match.stem}{match.family.follows}")
     rows = match.layout.rows(match.tensor.shape)
     alike = (t for t in settled.values() if t.layout.rows(t.tensor.shape) == rows)
@@ -81,7 +81,10 @@ def _leader(match: Match, settled: Mapping[str, PositionTable]) -> PositionTable
 def settle_reference(
     match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
-    """Settle a table that will most likely be left alone: an open question is then none."""
+    """Determine the geometry of a reference table, which is usually kept.
+
+    If it is ambiguous, fall back to one row per cell: the table is kept, so this is harmless.
+    """
     try:
         return settle_table(match, around, settled)
     except GeometryError:
@@ -97,7 +100,7 @@ def settle_reference(
 def _solved(
     match: Match, around: Surroundings, hypotheses: Sequence[Hypothesis], tiling: Tiling | None
 ) -> Geometry:
-    """Solve for the grid where rows are flattened; a table in blocks is solved for one block."""
+    """Solve for the grid of flattened rows. For a table in blocks, solve for one block."""
     tensor, family, layout, request = match.tensor, match.family, match.layout, around.request
     blocks, frames = layout.blocks(tensor.shape), layout.frames(tensor.shape)
     pieces = blocks.cells * (frames or 1)
@@ -128,7 +131,7 @@ def _judge(match: Match, around: Surroundings) -> Judge | None:
 
     def judge(readings: Sequence[Reading]) -> Opinion:
         from resize_pos.planning.smoothness import (
-            judge_readings,  # numpy: only where readings compete
+            judge_readings,  # imports numpy: only if several readings fit
         )
 
         return judge_readings(read(match.tensor.name), match.layout, readings)

@@ -1,4 +1,4 @@
-"""What a rule is given: a matched tensor, everything around it, and the request."""
+"""The inputs of a rule: a matched tensor, all other evidence, and the request."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Everything besides the tensor itself that says something about its geometry."""
+    """All evidence about a tensor's geometry besides the tensor itself."""
 
     tensors: Mapping[str, TensorInfo]
     request: Request
     configs: Sequence[ConfigSize] = ()
     known: Mapping[str, Geometry] = field(default_factory=dict)  # recorded in the file itself
-    read: Callable[[str], NDArray[Any]] | None = None  # values, for what names leave open
+    read: Callable[[str], NDArray[Any]] | None = None  # values, if names and shapes are ambiguous
     peek: Callable[[str, int, int], bytes] | None = None  # a few bytes: tensor, start, count
     models: Sequence[ConfigModel] = ()
-    files: ConfigFiles = field(default_factory=ConfigFiles)  # where configs and models come from
+    files: ConfigFiles = field(default_factory=ConfigFiles)  # the folder of the configs and models
     _found: dict[object, object] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, container: Container, request: Request) -> Surroundings:
-        """Collect what an opened checkpoint, and the config files in its folder, say."""
+        """Collect the evidence in an opened checkpoint and in the config files of its folder."""
         files = ConfigFiles(container.config_folder)
         return cls(
             container.tensors,
@@ -82,9 +82,9 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one role is settled and planned. Both look at what earlier roles came to."""
+    """How tables of one role are determined and planned. Both see the results of earlier roles."""
 
-    # None: nothing is matched by name; such tables are found through others.
+    # None: such tables are not matched by name, but found through other tables.
     settle: Callable[[Match, Surroundings, Mapping[str, PositionTable]], PositionTable] | None
     plan: Callable[[PositionTable, Request, Mapping[str, Step]], Step]
 

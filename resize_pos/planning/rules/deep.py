@@ -1,4 +1,4 @@
-"""Windows with a depth: tables of (2t − 1)·(2h − 1)·(2w − 1) offsets, whose time axis is kept."""
+"""Windows with a time axis: tables of (2t − 1)·(2h − 1)·(2w − 1) offsets. The time axis is kept."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeepLayout(Layout):
-    """`(t h w) d` with a known number of offsets in time, each of which is a copy of the grid."""
+    """`(t h w) d` with a known number of offsets in time; there is one grid per offset."""
 
     depth: int = 1
 
     def grid(self, shape: tuple[int, ...]) -> Grid | None:  # noqa: ARG002
-        """Give nothing: rows alone do not tell height from width."""
+        """Return None: the row count alone does not determine height and width."""
         return None
 
     def rows(self, shape: tuple[int, ...]) -> int:
-        """Count the stored rows."""
+        """Return the number of stored rows."""
         return shape[0]
 
     def shape(
@@ -37,7 +37,7 @@ class DeepLayout(Layout):
         suffix: int,  # noqa: ARG002
         frames: int = 1,  # noqa: ARG002
     ) -> tuple[int, ...]:
-        """Give the stored shape after the grid has become `grid`."""
+        """Return the stored shape for the new grid `grid`."""
         return (self.depth * grid.cells, *source[1:])
 
     def unfold(
@@ -48,21 +48,21 @@ class DeepLayout(Layout):
         suffix: int,
         frames: int = 1,  # noqa: ARG002
     ) -> Unfolded:
-        """Take a stored array apart."""
+        """Split a stored array into its parts."""
         assert prefix == suffix == 0, (prefix, suffix)
         cells = array.reshape(self.depth, grid.height, grid.width, array.shape[-1])
         rows = cells.reshape(self.depth, -1, array.shape[-1])[:, :0]
         return Unfolded(rows, cells, rows)
 
     def fold(self, parts: Unfolded, source: tuple[int, ...]) -> NDArray[Any]:
-        """Put parts together again."""
+        """Join the parts into a stored array."""
         return parts.grid.reshape(-1, source[-1])
 
 
 def deep_window(
     tensor: TensorInfo, layout: Layout, index: TensorInfo | None
 ) -> tuple[Layout, Grid]:
-    """Settle depth, height and width from the offsets and the cells, which the index counts."""
+    """Determine depth, height and width from the row count and the size of the index buffer."""
     if index is None:
         raise GeometryError(
             f"{tensor} has a depth, and without its relative_position_index the three sides cannot "

@@ -1,7 +1,7 @@
 """Buffers that are computed from the geometry of other tables: indexes, masks, ids, scalars.
 
-A plan only decides the shapes; whether the source's values are what the formula gives is checked
-when the step is carried out, before anything is written.
+A plan decides only the shapes. The step itself compares the values in the source with the formula,
+before anything is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DerivedShape = tuple[Extent, Extent, tuple[int, ...]]  # source, target, target 
 def settle_table(
     match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
-    """Find the table whose geometry a buffer is made from."""
+    """Find the table from whose geometry a buffer is computed."""
     rule = _rule(match)
     leader = leader_of(match.stem, rule.leader, settled)
     grid, reach = Grid(1, max(match.tensor.elements, 1)), None
@@ -48,7 +48,7 @@ def settle_table(
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
-    """Compute the buffer anew where its table's geometry changes."""
+    """Recompute the buffer if the geometry of its table changes."""
     if table.follows is None:
         return keep(table, table.evidence[0])
     rule = table.family.derived
@@ -71,7 +71,7 @@ def _rule(match: Match) -> DerivedRule:
 def _mask_blocks(
     match: Match, leader: PositionTable, around: Surroundings
 ) -> tuple[Grid, Reach | None]:
-    """Settle how many windows the source image had in each direction."""
+    """Determine how many windows the source image had along each axis."""
     count, tokens = match.tensor.shape[:2]
     if tokens != leader.grid.cells:
         raise GeometryError(
@@ -101,7 +101,7 @@ def _blocks(cells: Grid, window: Grid) -> Grid:
 
 
 def _index(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
-    """One entry per pair of cells, and of the class token where its rows are in the table."""
+    """One entry per pair of cells, including the class token if the table has rows for it."""
     extra, own = leader.table.suffix, table.tensor.shape
     layout = leader.table.layout
     depth = (layout.depth + 1) // 2 if isinstance(layout, DeepLayout) else 1
@@ -113,7 +113,7 @@ def _index(table: PositionTable, leader: Step, request: Request) -> DerivedShape
 
 
 def _axis_index(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
-    """The same for one of two decoupled tables, which sees only its own axis."""
+    """The same for one of two separate tables per axis."""
     extra = leader.table.suffix
     tokens = math.isqrt(table.tensor.elements) - (1 if extra else 0)
     side = max(leader.table.grid.height, leader.table.grid.width)
@@ -132,7 +132,7 @@ def _distance_index(
     leader: Step,
     request: Request,  # noqa: ARG001
 ) -> DerivedShape:
-    """Queries may stand on every second cell, where the block halves the image."""
+    """One entry per query and key. If the block halves the image, queries use every second cell."""
     source, target = Extent(grid=leader.table.grid), Extent(grid=leader.target)
     halved = table.tensor.shape[0] != leader.table.grid.cells
     grid = leader.target
@@ -141,7 +141,7 @@ def _distance_index(
 
 
 def _mask(table: PositionTable, leader: Step, request: Request) -> DerivedShape:
-    """Windows of a shifted partition that hold cells from opposite edges of the image."""
+    """A mask for shifted windows, which can hold cells from opposite edges of the image."""
     window, goal = leader.table.grid, leader.target
     found, size, blocks = table.reach, request.to_size, table.grid
     assert found is not None
@@ -172,7 +172,7 @@ def _shift(window: Grid) -> int:
 
 
 def _positions(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
-    """Numbers of the rows; those before the first number are the table's padding."""
+    """Row numbers. Rows before the first number are padding rows of the table."""
     rows = leader.table.layout.rows(leader.table.tensor.shape)
     goal = leader.table.layout.rows(leader.target_shape)
     count = table.tensor.shape[-1]
@@ -211,7 +211,7 @@ def _scalars(table: PositionTable, source: Size, target: Size) -> DerivedShape:
 
 
 def _length(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
-    """The number of positions of a text."""
+    """The number of text positions."""
     source, target = leader.table.grid.cells, leader.target.cells
     return Extent(value=source), Extent(value=target), table.tensor.shape
 

@@ -1,4 +1,4 @@
-"""Raw-index tables: a row is looked up by its number, so it is extended or cut, never resampled."""
+"""Tables indexed by a raw row number: they are extended or cut, never resampled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def settle_table(
     around: Surroundings,  # noqa: ARG001
     settled: Mapping[str, PositionTable],  # noqa: ARG001
 ) -> PositionTable:
-    """Take every row for a coordinate."""
+    """Treat every row as one coordinate."""
     rows = match.layout.grid(match.tensor.shape)
     assert rows is not None
     evidence = ("one row per coordinate, looked up as it is",)
@@ -26,7 +26,7 @@ def settle_table(
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:  # noqa: ARG001
-    """Leave it, or give it the number of rows that is asked for."""
+    """Keep the table, or change it to the number of rows that the request states."""
     if request.to_rows is None:
         return keep(table, f"{table.family.why}; --to-rows N extends or cuts it")
     if request.to_rows == table.grid.width:

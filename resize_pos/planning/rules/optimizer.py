@@ -1,8 +1,8 @@
 """Optimizer state follows its parameter: found through groups and shapes, resized or dropped.
 
-Optimizers number their parameters; names are not in the file. A state entry belongs to a table when
-the optimizer kept names after all, when only one parameter and one entry have the table's shape,
-when all parameters of that shape go through the same, or when their order settles it.
+Most optimizers number their parameters and store no names. A state entry belongs to a table in four
+cases: the optimizer did store names; only one parameter and one entry have the table's shape; all
+parameters of that shape change in the same way; or the order of the parameters decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resize_pos.families.tables import Action, OptimizerTensor, Step
 RESIZE, DROP = "resize", "drop"
 CHOICES = (RESIZE, DROP)
 
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")  # parallel and compiled models
+_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")  # of parallel, compiled models
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class _Slot:
     fields: tuple[TensorInfo, ...]
 
     def has(self, shape: tuple[int, ...]) -> bool:
-        """Whether it belongs to a parameter of this shape, as far as can be told."""
+        """Whether it can belong to a parameter of this shape."""
         shapes = [info.shape for info in self.fields]
         rows, columns = shape[:-1], (*shape[:-2], *shape[-1:])
         factored = len(shape) > 1 and rows in shapes and columns in shapes
         return shape in shapes or factored
 
     def obstacle(self, shape: tuple[int, ...]) -> str:
-        """Say what in it cannot be interpolated; empty when everything can."""
+        """Return what cannot be interpolated in it; empty if everything can."""
         for info in self.fields:
             if info.shape == shape and not DTYPES[info.dtype].floating:
                 return f"{info.name} is stored as {info.dtype}"
@@ -52,7 +52,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """The entries that belong to one table; not `certain`: those that may."""
+    """The entries that belong to one table. If not `certain`, the entries that may belong to it."""
 
     slots: tuple[_Slot, ...]
     reason: str
@@ -65,7 +65,7 @@ def optimizer_steps(
     optimizers: Sequence[OptimizerState],
     request: Request,
 ) -> tuple[Step, ...]:
-    """Plan what becomes of the optimizer state of every table that changes."""
+    """Plan what happens to the optimizer state of every table that changes."""
     changing = [step for step in steps if _is_trained(step)]
     planned: dict[str, Step] = {}
     for optimizer in optimizers:
@@ -130,7 +130,7 @@ def _match(
 
 
 def _names(optimizer: OptimizerState) -> Mapping[str, str]:
-    """Give the parameter name behind each key, where the optimizer kept it."""
+    """Return the parameter name of each key, if the optimizer stored it."""
     named: dict[str, str] = {}
     for keys, names in zip(optimizer.groups, optimizer.parameters, strict=True):
         if len(keys) == len(names):
@@ -192,7 +192,7 @@ def _plan(
 
 
 def _operation(step: Step, request: Request) -> ResizeState:
-    """Interpolate as the table is; a table that is computed anew has no rule for its moments."""
+    """Interpolate like the table. A recomputed table states no method, so use the request's."""
     how = step.operation
     if how is None or isinstance(how, ResizeState) or step.action is not Action.RESIZE:
         return ResizeState(Resample(request.resampling))

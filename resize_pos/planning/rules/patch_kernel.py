@@ -19,7 +19,7 @@ from resize_pos.families.tables import Action, PositionTable, Step, keep
 def kernel_tables(
     tables: Iterable[PositionTable], tensors: Mapping[str, TensorInfo]
 ) -> list[PositionTable]:
-    """Find the patch embeddings that the located grids come from."""
+    """Find the patch embeddings that determine the located grids."""
     names = {table.kernel: table for table in tables if table.kernel is not None}
     return [_kernel(tensors[name], table) for name, table in names.items()]
 
@@ -52,7 +52,7 @@ def _layout(family: Family, tensor: TensorInfo, grid: Grid) -> Layout | None:
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:  # noqa: ARG001
-    """Resize the kernel to the patch size that is asked for."""
+    """Resize the kernel to the requested patch size."""
     assert request.to_patch is not None
     target = Grid(request.to_patch.height, request.to_patch.width)
     if target == table.grid:

@@ -28,7 +28,7 @@ from resize_pos.planning.rules.window import (
 def settle_table(
     match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
-    """Settle a table's window, and what that window is tied to."""
+    """Determine a table's window, and what the window depends on."""
     rule, place = rule_of(match.family), place_of(match, around)
     if rule.deep:
         return _settle_deep(match, place, around)
@@ -64,7 +64,7 @@ def _settle_image(
 def _settle_global(
     match: Match, place: Place, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
-    """Tell blocks that see the whole image from windowed ones, by both axes at once."""
+    """Distinguish blocks that see the whole image from windowed ones, by both axes together."""
     rule, tensor = rule_of(match.family), match.tensor
     stated = match.layout.grid(tensor.shape)
     if stated is None or stated.cells % 2 == 0:
@@ -77,7 +77,7 @@ def _settle_global(
     if leader is None and leader_name in around.tensors:
         raise GeometryError(f"{tensor.name} follows {leader_name}, whose grid is not settled.")
     if leader is not None and leader.layout.grid(leader.tensor.shape) is None:
-        leader = None  # a flat table is that of pretraining; the library resamples it
+        leader = None  # the library resamples a flat (pretraining) table
     if leader is not None:
         grid, evidence = leader.grid, f"the grid of {leader.name}"
     else:
@@ -95,13 +95,13 @@ def _settle_global(
 
 
 def _pairs(stem: str, around: Surroundings) -> dict[str, Grid]:
-    """Give the windows of all blocks under a stem, by the names of their tables."""
+    """Return the windows of all blocks under a stem, by the names of their tables."""
     blocks = [name for name in around.tensors if name.startswith(stem)]
     return {n: _both_axes(n, around) for n in blocks if n.endswith(("rel_pos_h", "rel_pos_w"))}
 
 
 def _both_axes(name: str, around: Surroundings) -> Grid:
-    """Give the window of a block from its two tables, rel_pos_h and rel_pos_w."""
+    """Return the window of a block from its two tables, rel_pos_h and rel_pos_w."""
     stem = name[: -len("h")]
     names = [stem + axis for axis in "hw" if stem + axis in around.tensors]
     lengths = [around.tensors[name].shape[0] for name in names]
@@ -112,7 +112,7 @@ def _both_axes(name: str, around: Surroundings) -> Grid:
 def _alike_global(
     name: str, pairs: Mapping[str, Grid], around: Surroundings, rule: WindowRule
 ) -> tuple[bool, str]:
-    """Tell global blocks from windowed ones where all have the same window, the image grid."""
+    """Distinguish global from windowed blocks when all have the same window, the image grid."""
     stated = around.request.from_window
     if stated is not None and stated != pairs[name]:
         return True, f"not the window of --from-window {stated}"
@@ -136,14 +136,14 @@ def _alike_global(
 
 
 def _block(name: str) -> int:
-    """Give the number of the block that a table like blocks.7.attn.rel_pos_h belongs to."""
+    """Return the block number of a table name like blocks.7.attn.rel_pos_h."""
     return int(name.split(".")[-3])
 
 
 def _image_grid(
     match: Match, place: Place, around: Surroundings, pairs: Mapping[str, Grid]
 ) -> tuple[Grid, str]:
-    """Settle the image grid where no absolute table states it."""
+    """Determine the image grid if no absolute table states it."""
     for hypothesis in _stated_grids(place, around):
         if hypothesis.grid in pairs.values() or len(set(pairs.values())) == 1:
             return hypothesis.grid, hypothesis.reason
@@ -199,7 +199,7 @@ def _settle_window(
             "--to-window N if the model's own is one for all stages"
         )
     multiple = rule.multiple(place.stage)
-    if rule.clamp is Clamp.NEVER:  # nothing was cut down, so a stage's window is its own
+    if rule.clamp is Clamp.NEVER:  # so its own shape states the window
         multiple = multiple if not (window.height % multiple or window.width % multiple) else 1
         nominal = Grid(window.height // multiple, window.width // multiple)
     reach_ = Reach(place.stride, multiple, nominal, clamped, image, place.patch)
@@ -207,7 +207,7 @@ def _settle_window(
 
 
 def _windows_by_stage(match: Match, place: Place, around: Surroundings) -> dict[int, Grid]:
-    """Read the windows of all tables of the tower, in multiples of their stages'."""
+    """Return the window of each stage of the tower, divided by the stage's multiple."""
     rule, role = rule_of(match.family), match.family.role
     stages: dict[int, Grid] = {}
     seen = set()
@@ -233,7 +233,7 @@ def _windows_by_stage(match: Match, place: Place, around: Surroundings) -> dict[
 
 
 def _by_design(rule: WindowRule, stages: Mapping[int, Grid]) -> bool:
-    """Whether windows that differ by stage are known to be the model's own."""
+    """Whether a known model has these windows, which differ by stage, by design."""
     squares = all(window.is_square for window in stages.values())
     return squares and tuple(stages[stage].height for stage in sorted(stages)) in rule.designs
 
@@ -254,7 +254,7 @@ def _own_window(match: Match, place: Place, around: Surroundings) -> tuple[Grid,
 def _may_be_clamped(
     rule: WindowRule, place: Place, nominal: Grid, stages: Mapping[int, Grid], image: Size | None
 ) -> bool:
-    """Whether even the largest window may be smaller than the model's own: its stage was small."""
+    """Whether even the largest window may have been clamped, because its stage was small."""
     having = [stage for stage, window in stages.items() if window == nominal]
     if rule.clamp is Clamp.NEVER or len(having) > 1:
         return False
@@ -313,10 +313,10 @@ def _table(
 
 
 def _require_one_image(table: PositionTable, around: Surroundings) -> None:
-    """Refuse tables that no single image size explains."""
+    """Refuse if no single image size fits this table and the others."""
     tower = table.name.split(".")[0]
     seen = around.once(("images", tower), dict[object, PositionTable])
-    kind = (table.family.name, table.grid, table.reach)  # one of each kind tells
+    kind = (table.family.name, table.grid, table.reach)  # one of each kind is enough
     for other in () if kind in seen else seen.values():
         for axis in ("height", "width"):
             spans = [_span(t, axis) for t in (table, other)]

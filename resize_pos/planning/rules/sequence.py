@@ -1,4 +1,4 @@
-"""1-D tables: one row per token of a text or step of a sound, after rows that are reserved."""
+"""1-D tables: reserved rows, then one row per text token or audio step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settle_table(
     around: Surroundings,
     settled: Mapping[str, PositionTable],
 ) -> PositionTable:
-    """Tell the reserved rows from the positions."""
+    """Determine which rows are reserved and which are positions."""
     rows = match.layout.rows(match.tensor.shape)
     request = around.request
     flags = (request.prefix, request.suffix) if _owns_flags(request, settled) else (None, None)
@@ -64,7 +64,7 @@ def settle_table(
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:  # noqa: ARG001
-    """Change the length as asked, or leave the table: an image size says nothing about a text."""
+    """Change the length as requested, or keep the table if only an image size was requested."""
     target = request.to_length
     if table.family.kept is not None:
         return keep(table, table.family.kept)
@@ -88,7 +88,7 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
 def require_lengths(
     tables: Iterable[PositionTable], unsettled: Sequence[Unsettled], request: Request
 ) -> None:
-    """Refuse a request that no text table, or that several of different lengths, could mean."""
+    """Refuse a length if there is no text table, or if several have different lengths."""
     if request.to_length is None:
         return
     text_tables = [t for t in tables if t.role is Role.SEQUENCE]
@@ -130,7 +130,7 @@ def _disagreement(tables: Sequence[PositionTable], stated: int, flag: str) -> Ge
 
 
 def _owns_flags(request: Request, settled: Mapping[str, PositionTable]) -> bool:
-    """Whether --prefix and --suffix speak of the text: not where an image is resized, too."""
+    """Whether --prefix and --suffix apply to the text: not if an image table is resized, too."""
     image = request.to_image or request.from_size is not None or request.from_grid is not None
     only_text = all(table.role is Role.SEQUENCE for table in settled.values())
     return not image and (only_text or request.to_length is not None)
@@ -153,7 +153,7 @@ def _suffix(match: Match, around: Surroundings, flagged: int | None) -> tuple[in
 def _prefix(
     match: Match, around: Surroundings, rows: int, flagged: int | None
 ) -> tuple[int, tuple[str, ...]]:
-    """Weigh what says how many rows are reserved: flags, the file's own record, the family, …"""
+    """Determine how many rows are reserved, from flags, the file's own record, the family, …"""
     name, family = match.tensor.name, match.family
     if flagged is not None:
         return flagged, (f"--prefix {flagged}",)
@@ -194,7 +194,7 @@ def _padded(match: Match, around: Surroundings) -> tuple[int, tuple[str, ...]]:
 
 
 def _told_by_config(count: int, rows: int, around: Surroundings) -> str | None:
-    """A length below the rows counts no reserved ones; an equal one may count them or not."""
+    """A config length below the row count excludes reserved rows; an equal one may include them."""
     for model in around.models:
         for key, value in model.lengths:
             if count and rows - count == value:
@@ -203,7 +203,7 @@ def _told_by_config(count: int, rows: int, around: Surroundings) -> str | None:
 
 
 def _told_by_roundness(count: int, rows: int, around: Surroundings) -> str | None:  # noqa: ARG001
-    """Before --from, which is often a row count: 514 is 2 + 512."""
+    """Checked before --from, because users often pass a row count there: 514 is 2 + 512."""
     if (rows - count) % _ROUND:
         return None
     kind = f"{count} reserved rows + " if count else ""
@@ -216,7 +216,7 @@ def _told_by_flag(count: int, rows: int, around: Surroundings) -> str | None:
 
 
 def _is_regenerated(table: PositionTable, request: Request) -> bool:
-    """A fixed table needs no recipe; one that was chosen all the same is followed."""
+    """A fixed table needs no length method. If one was chosen explicitly, it is used."""
     if table.fixed is None or request.sincos is SinCosMode.INTERPOLATE:
         return False
     return request.sincos is not None or request.lengthen is None

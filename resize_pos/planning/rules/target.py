@@ -1,4 +1,4 @@
-"""What a request makes of a table with a grid: the grid it means, and the step that leads there."""
+"""Plan a table with a grid: the target grid for a request, and the step to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resize_pos.planning.rules.base import along
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
-    """Resize to the grid that the request means for this table's patch size."""
+    """Resize to the grid that follows from the request and this table's patch size."""
     target, frames = _target(table, request, steps), _frames(table, request)
     if (target, frames) == (table.grid, table.frames):
         return keep(table, _unchanged(table, request))
@@ -37,7 +37,7 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
 
 
 def plan_reference(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
-    """Leave a grid that the library resamples at run time, unless it is asked for."""
+    """Keep a grid that the library resamples at run time, unless a flag asks to resize it."""
     if request.reference_grids == "resize":
         return plan_step(table, request, steps)
     return keep(table, f"{table.family.why}; --reference-grids resize changes it")
@@ -92,7 +92,7 @@ def _cut(table: PositionTable, tiling: Tiling, request: Request, steps: Mapping[
 
 
 def _scaled(size: Size, own: Size, leader: PositionTable) -> Size:
-    """Scale an image as the library scales it for a second branch, from what the file shows."""
+    """Scale an image size for a second branch as the library does, by the ratio in the file."""
     assert leader.tiling is not None
     whole = leader.tiling.pixels(leader.grid)
     return Size(size.height * own.height // whole.height, size.width * own.width // whole.width)

@@ -1,4 +1,4 @@
-"""Read a relative table's window off its shape, with the evidence that lies around it."""
+"""Determine a relative table's window from its shape and from other evidence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from resize_pos.families.windows import Follows, WindowRule
 from resize_pos.planning.grid_solver import Hypothesis
 from resize_pos.planning.rules.base import Match, Surroundings, along
 
-_CLASS_ROWS = 3  # class → patch, patch → class, class → class: stored after the offsets
+_CLASS_ROWS = 3  # rows for class → patch, patch → class, class → class; stored after the offsets
 _MOST_LISTED = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in its model a table stands: tower, stage, and what a cell is there."""
+    """The place of a table in its model: tower, stage, and the size of a cell."""
 
     tower: str
     stage: int
@@ -32,12 +32,12 @@ class Place:
 
 
 def rule_of(family: Family) -> WindowRule:
-    """Give the window rule that every relative family has."""
+    """Return the window rule, which every relative family has."""
     return family.windows or WindowRule(Follows.GLOBAL, leader=family.follows)
 
 
 def place_of(match: Match, around: Surroundings) -> Place:
-    """Find the stage in the name, or in the size where a pyramid halves it."""
+    """Determine the stage from the name, or from the table's size if each stage halves it."""
     rule = rule_of(match.family)
     found = rule.place(match.tensor.name)
     if found is None:
@@ -56,7 +56,7 @@ def place_of(match: Match, around: Surroundings) -> Place:
 
 
 def _root(match: Match, around: Surroundings) -> str:
-    """Give the stem, or the nearest part of it under which the patch embedding stands."""
+    """Return the stem, or its nearest ancestor that contains the patch embedding."""
     for stem in ancestors(match.stem):
         if any(stem + sibling in around.tensors for sibling in match.family.patch):
             return stem
@@ -64,7 +64,7 @@ def _root(match: Match, around: Surroundings) -> str:
 
 
 def ancestors(stem: str) -> Iterator[str]:
-    """Give a stem and everything that it is part of, down to nothing."""
+    """Yield a stem and each of its ancestors, the empty stem last."""
     parts = stem.split(".")
     yield stem
     for count in range(len(parts) - 2, 0, -1):
@@ -74,7 +74,7 @@ def ancestors(stem: str) -> Iterator[str]:
 
 
 def _level(match: Match, around: Surroundings) -> int:
-    """Tell how often a pyramid has halved the image, from the largest table of its kind."""
+    """Return how often the image was halved, compared with the largest table of the family."""
     own = cells_along(match.tensor, match.layout, match.family.role)
     largest = max(cells_along(t, match.layout, match.family.role) for t in alike(match, around))
     level = round(math.log2(largest / own))
@@ -102,7 +102,7 @@ def alike(match: Match, around: Surroundings) -> list[TensorInfo]:
 
 
 def _towers(family: Family, around: Surroundings) -> Mapping[str, list[TensorInfo]]:
-    """Sort the tables of a family by the part of the model that they belong to."""
+    """Group the tables of a family by the tower that they belong to."""
     rule, towers = rule_of(family), dict[str, list[TensorInfo]]()
     for tensor in around.tensors.values():
         stem = family.stem(tensor.name)
@@ -116,7 +116,7 @@ def _towers(family: Family, around: Surroundings) -> Mapping[str, list[TensorInf
 
 
 def extra_rows(tensor: TensorInfo, layout: Layout, role: Role) -> int:
-    """Count the rows for the class token: the offsets of a window are odd in number."""
+    """Count the rows for the class token. A window has an odd number of offsets without them."""
     grouped = any("s" in term for term in layout.terms if isinstance(term, tuple))
     even = layout.rows(tensor.shape) % 2 == 0
     return _CLASS_ROWS if grouped and even and role is Role.RELATIVE else 0
@@ -125,7 +125,7 @@ def extra_rows(tensor: TensorInfo, layout: Layout, role: Role) -> int:
 def read_window(
     tensor: TensorInfo, layout: Layout, role: Role, hypotheses: Sequence[Hypothesis], flag: str
 ) -> tuple[Grid, str]:
-    """Settle the window of a table: stated by its shape, by evidence, or the only square."""
+    """Determine a table's window: from its shape, from evidence, or as the only square."""
     stored = layout.grid(tensor.shape)
     rows = layout.rows(tensor.shape) - extra_rows(tensor, layout, role)
     if stored is not None:
@@ -232,7 +232,7 @@ def image_hypotheses(
 
 
 def window_hypotheses(match: Match, place: Place, around: Surroundings) -> Iterator[Hypothesis]:
-    """List what is stated about a window that follows no image."""
+    """List the windows that are stated for a table that does not follow the image."""
     stated = around.request.from_window
     if stated is not None:
         times = rule_of(match.family).multiple(place.stage)

@@ -1,4 +1,4 @@
-"""What a request makes of a relative table: the window it gets, and why."""
+"""Plan a relative table: the new window for a request, and the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resize_pos.transforms.progression import reach
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
-    """Follow what the window is tied to, resampled as the family's own library does it."""
+    """Change the window with what it depends on, resampled as the family's own library does."""
     rule = rule_of(table.family)
     target, reason = _PLAN[rule.follows](table, request, steps)
     if target == table.grid:
@@ -149,7 +149,7 @@ def _words(table: PositionTable, target: Grid, tail: str) -> str:
 
 
 def _remark(table: PositionTable, target: Grid, how: OffsetResampling) -> str:
-    """Say so where a convention loses offsets, or moves the middle."""
+    """Return a remark if a convention drops offsets or moves offset zero."""
     if how.folded and table.role is Role.DISTANCE:
         return "; this convention shifts distance zero, --relative-like swin keeps it in place"
     if how.spacing is not Spacing.GEOMETRIC:
