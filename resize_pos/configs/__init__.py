@@ -1,1 +1,1 @@
-"""Config files: what they state about the resolution, and how they follow a transfer."""
+"""Config files: what they state about the resolution, and how a conversion edits them."""

@@ -1,4 +1,4 @@
-"""What is left to the user: the configs of a checkpoint that came without any, or beside it."""
+"""Config changes that the user has to make, because no config was found or none was edited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resize_pos.families.tables import Action, Step
 
 @dataclass(frozen=True, slots=True)
 class ConfigAdvice:
-    """One value that has to change outside of the weights for them to be used."""
+    """One value outside of the weights that must change before they can be used."""
 
     library: str
     file: str  # a file, or the function that takes the key
@@ -31,11 +31,11 @@ class ConfigAdvice:
         return f"{self.library} {self.file}: {self.key} {before} → {self.after}"
 
 
-# Arguments that a processor is only given by its caller, by model type. GotOcr2Processor writes 256
-# image tokens unless told otherwise: models/got_ocr2/processing_got_ocr2.py:83,230.
+# Arguments that the caller must pass to a processor, by model type. GotOcr2Processor writes 256
+# image tokens by default: models/got_ocr2/processing_got_ocr2.py:83,230.
 _CALLED_WITH: Mapping[str, str] = {"got_ocr2": "num_image_tokens"}
 
-# Where each library is told the size, for weights that came without their config.
+# Where each library takes the size from, for weights without a config.
 _IMAGE: Mapping[str, tuple[tuple[str, str], ...]] = {
     "transformers": (
         ("config.json", "image_size"),
@@ -59,7 +59,7 @@ _TEXT: Mapping[str, tuple[tuple[str, str], ...]] = {
 def advise(
     steps: Sequence[Step], request: Request, files: ConfigFiles, *, edited: bool
 ) -> tuple[ConfigAdvice, ...]:
-    """List the edits that were not made: configs beside a lone file, or none at all."""
+    """List the changes that are left to the user: in configs that were not edited, or in code."""
     changes = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
     if not changes:
         return ()
@@ -83,7 +83,7 @@ def advise(
 
 
 def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
-    """Name what no file can say, because the processor only takes it when it is called."""
+    """List arguments that no config file can state: the processor takes them only per call."""
     key = _CALLED_WITH.get(str(config.get("model_type")))
     if key is None or transfer.from_grid is None or transfer.to_grid is None:
         return
@@ -93,11 +93,11 @@ def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
 
 
 def _edits(documents: Mapping[str, Document], transfer: Transfer) -> tuple[ConfigEdit, ...]:
-    from resize_pos.configs.edits import plan_config_edits  # weights alone have no use for it
+    from resize_pos.configs.edits import plan_config_edits  # only if there are configs
 
     try:
         return plan_config_edits(documents, transfer)
-    except GeometryError:  # cannot be said in these configs, and nobody asked us to
+    except GeometryError:  # these configs cannot state it; this is only advice
         return ()
 
 
@@ -123,7 +123,7 @@ def _general(changes: Sequence[Step], transfer: Transfer) -> Iterator[ConfigAdvi
 
 
 def _library(family: Family) -> str:
-    """Tell whose models a family's names are."""
+    """Return the library that a family's names come from."""
     if family.name.startswith("hf-") or "transformers" in family.source.split()[0]:
         return "transformers"
     if "open_clip" in family.source:

@@ -1,4 +1,4 @@
-"""What a transfer means for the config files beside the weights: documents in, edits out. Pure."""
+"""Plan the edits of the config files beside the weights: documents in, edits out. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from resize_pos.core.json_edit import Document, replace_value
 def plan_config_edits(
     documents: Mapping[str, Document], transfer: Transfer
 ) -> tuple[ConfigEdit, ...]:
-    """List every value that has to change for the new weights to be loaded and fed."""
+    """List every value that must change so that the new weights load and get the right input."""
     transfer = complete(documents, transfer)
     edits = [
         *_image_edits(documents, transfer),
@@ -44,7 +44,7 @@ def plan_config_edits(
 
 
 def complete(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
-    """Add what only configs tell: the old size as they state it, and the image tokens."""
+    """Add what only configs state: the old size as they write it, and the image tokens."""
     config = documents.get("config.json", {})
     if transfer.to_grid is None and transfer.asked is not None:
         transfer = _sized_by_processor(documents, transfer)
@@ -69,7 +69,7 @@ def complete(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
 
 
 def _sized_by_processor(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
-    """Read the size off the processor, where no table of the tower follows the image."""
+    """Read the size from the processor, if no table of the tower follows the image."""
     pooling = pooling_of(documents.get("config.json", {}))
     stride = pooling[0].pixels_per_cell(pooling[2]) if pooling else None
     size = processor_size(documents, pooling[0].sized_by) if pooling else None
@@ -90,7 +90,7 @@ def _sized_by_processor(documents: Mapping[str, Document], transfer: Transfer) -
 
 
 def apply_edits(text: str, edits: Sequence[ConfigEdit]) -> str:
-    """Write edits into the text of their file, and touch nothing else of it."""
+    """Apply edits to the text of their file; the rest of the text stays byte for byte the same."""
     for edit in edits:
         text = replace_value(text, edit.path, edit.after)
     return text
@@ -107,11 +107,11 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
     if transfer.to_grid is None or transfer.from_grid is None:
         yield from _size_edits(documents, transfer)
         return
-    # A tower without a table has no size in its config, but its tokens are counted there.
+    # The config of a tower without a table states no size, but it states the number of tokens.
     kinds = set(KeyKind) - {KeyKind.LENGTH, KeyKind.WINDOW} if transfer.tables else {KeyKind.TOKENS}
     found = _found(documents, kinds)
     if transfer.to_size is None:
-        # Nothing can be said in pixels; a file that needs it would be left at the old size.
+        # The new size in pixels is unknown, so a config in pixels would keep the old size.
         if found or documents.keys() & {"config.json", "open_clip_config.json"}:
             raise GeometryError(
                 "the patch size is not known, so the configs cannot be given a size in pixels.",
@@ -136,7 +136,7 @@ def _found(documents: Mapping[str, Document], kinds: Collection[KeyKind]) -> lis
 
 
 def _size_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
-    """Set the size that was asked for where no table has a grid: Swin follows a window."""
+    """Set the requested size if no table has an image grid, such as in Swin."""
     if transfer.to_size is None:
         return
     found = _found(documents, {KeyKind.SIZE})
@@ -149,7 +149,7 @@ def _size_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterat
 
 
 def _require_own_table(document: Document, transfer: Transfer) -> None:
-    """Refuse a table whose size is that of another training: its library would not load it."""
+    """Refuse a table that has the pretraining size: its library would not load it resized."""
     if transfer.from_size == transfer.to_size:
         return
     for section in ((), ("vision_config",), ("backbone_config",)):
@@ -166,8 +166,8 @@ def _edits_of_file(
     found: Sequence[_Found], transfer: Transfer, document: Document
 ) -> Iterator[ConfigEdit]:
     sizes = [item for item in found if item.place.kind is KeyKind.SIZE]
-    # A model with two towers states two sizes: only the one that the table has is meant. If none
-    # is stated, the config was wrong before, and what it states is set right.
+    # A model with two towers states two sizes. Change only the one that equals the table's size.
+    # If none does, the config was already wrong, and it is corrected.
     some_match = any(transfer.states(as_size(item.value)) for item in sizes)
     for item in found:
         if item.place.kind is KeyKind.SIZE:
@@ -198,7 +198,7 @@ def _fits_square(kind: KeyKind, transfer: Transfer) -> bool:
 
 
 def _square_only(document: Document, path: tuple[str, ...], library: Library) -> str | None:
-    """Name the model_type whose code takes one number here; None when a pair is fine."""
+    """Return the model_type whose code accepts only one number here; None if a pair is accepted."""
     if library is not Library.HF:
         return None
     section = follow(document, path[:-1])
@@ -210,7 +210,7 @@ def _square_only(document: Document, path: tuple[str, ...], library: Library) ->
 def _missing(
     documents: Mapping[str, Document], stated_in: Collection[str], transfer: Transfer
 ) -> Iterator[ConfigEdit]:
-    """Add the one key without which the library would build its default size."""
+    """Add the key without which the library would use its default size."""
     assert transfer.to_size is not None and transfer.to_grid is not None
     pixels = as_pixels(transfer.to_size)
     document = documents.get("config.json")
@@ -225,9 +225,9 @@ def _missing(
 
 
 def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
-    """Name the size in the section of the image model; refuse where no section is one for certain.
+    """Add the size to the section of the image model. Refuse if that section is not certain.
 
-    A key that its section's class does not read would be carried along and change nothing.
+    In a wrong section the key would have no effect, because the section's class does not read it.
     """
     assert transfer.to_size is not None and transfer.to_grid is not None
     section = next(_image_sections(document), None)
@@ -258,10 +258,10 @@ _TOWERS = ("vision_config", "encoder", "backbone_config", "image_config")
 
 
 def _image_sections(document: Document) -> Iterator[tuple[str, ...]]:
-    """Find sections that describe an image model: by their name, or by having patches.
+    """Find sections that describe an image model, by their name or by a patch size.
 
-    A text encoder is also called encoder, so that one needs patches. The root is the model itself
-    only where it holds no towers.
+    A text encoder is also called `encoder`, so a section of that name needs a patch size. The root
+    is an image model only if it contains no towers.
     """
     wrappers = [wrapper for wrapper, _, _ in models_in(document)] or [()]
     for wrapper in wrappers:
@@ -283,7 +283,7 @@ def _missing_timm(document: Document, pixels: object, size: Size) -> Iterator[Co
     # timm passes input_size on to the constructor only for models marked with a fixed input size.
     if follow(document, (*section, "fixed_input_size")) is True:
         return
-    if not nested:  # model_args are not read from such a file
+    if not nested:  # timm does not read model_args from such a file
         before = follow(document, ("fixed_input_size",))
         yield ConfigEdit("config.json", ("fixed_input_size",), before, True)
     elif follow(document, ("model_args", "img_size")) is None:
@@ -313,6 +313,6 @@ def _length_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iter
     for place in PLACES:
         if place.kind is KeyKind.LENGTH:
             for path, value in stated(place, documents):
-                # RoBERTa's config counts the reserved rows and OPT's does not: the value tells.
+                # RoBERTa's config counts reserved rows, OPT's does not. The old value shows which.
                 if type(value) is int and value in lengths:
                     yield ConfigEdit(place.file, path, value, lengths[value])

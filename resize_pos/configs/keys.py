@@ -1,8 +1,8 @@
 """Where config files state a resolution or a length, as data; `configs/edits.py` reads the table.
 
-A place is a key in a section of a file. Its `KeyKind` says what the value means. Wherever the value
-can tell, it decides whether the key is changed; the name of the model does not. The
-`pretrain_image_size` of ViTDet, SegGPT and SAM 3 is not listed: it says how the weights were made.
+A place is a key in a section of a file. Its `KeyKind` says what the value means. If possible, the
+old value decides whether the key is changed, not the name of the model. `pretrain_image_size` of
+ViTDet, SegGPT and SAM 3 is not listed, because it describes how the weights were trained.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ class KeyKind(StrEnum):
     """What a value counts."""
 
     SIZE = "size"  # pixels: N, [h, w], [channels, h, w] or {"height": h, "width": w}
-    HEIGHT = "height"  # of the image alone: the mel bins of a spectrogram
-    WIDTH = "width"  # its frames
+    HEIGHT = "height"  # height of the image only: the mel bins of a spectrogram
+    WIDTH = "width"  # width of the image only: the frames of a spectrogram
     GRID = "grid"  # patches per side
     GRID_HEIGHT = "grid height"
     GRID_WIDTH = "grid width"
-    CELLS = "cells"  # patches in all
-    TOKENS = "tokens"  # what the model makes of the patches, perhaps pooled
+    CELLS = "cells"  # total number of patches
+    TOKENS = "tokens"  # image tokens that the model makes from the patches, sometimes pooled
     TOKEN_SIDE = "token side"  # tokens per side
-    MULTIPLES = "multiples"  # a list of sizes, each a whole number of images
+    MULTIPLES = "multiples"  # a list of sizes, each a multiple of the image size
     SIDES = "sides"  # pixels per side, one number per tower
     WINDOW = "window"  # cells of an attention window, per side
     LENGTH = "length"  # positions of a text, with or without reserved rows
 
 
 class Library(StrEnum):
-    """Whose file it is: the same name, config.json, means two things."""
+    """The library that a file belongs to: both timm and transformers use config.json."""
 
     HF = "transformers"
     TIMM = "timm"
@@ -52,7 +52,7 @@ class ConfigPlace:
     kind: KeyKind
     source: str
     models: frozenset[str] = field(default_factory=frozenset)  # model_types; empty: any
-    always: bool = False  # set even when it does not state the size of the table
+    always: bool = False  # changed even if it does not equal the size of the table
 
 
 _ROOT: KeyPath = ()
@@ -219,11 +219,11 @@ PLACES: tuple[ConfigPlace, ...] = (
     ConfigPlace(
         Library.TIMM,
         "config.json",
-        (("pretrained_cfg",), _ROOT),  # at the root in files of before timm 0.9
+        (("pretrained_cfg",), _ROOT),  # at the root in files from before timm 0.9
         "input_size",
         KeyKind.SIZE,
         "timm/models/_hub.py:158-187",
-        always=True,  # save_for_hf writes the default one, whatever the model was built with
+        always=True,  # save_for_hf always writes the default size, not that of the model
     ),
     ConfigPlace(
         Library.OPEN_CLIP,
@@ -253,8 +253,8 @@ PLACES: tuple[ConfigPlace, ...] = (
     ),
 )
 
-# The key that a model_type reads its resolution from, where it is not image_size. A config that
-# leaves a default out (siglip-base-patch16-224 does) gets the key that its library looks for.
+# The key that a model_type reads its resolution from, if it is not image_size. If a config omits a
+# default (such as siglip-base-patch16-224), the key that its library reads is added.
 RESOLUTION_KEYS: Mapping[str, str] = {
     "layoutlmv3": "input_size",
     "vjepa2": "crop_size",
@@ -265,9 +265,9 @@ RESOLUTION_KEYS: Mapping[str, str] = {
     SPECTROGRAM: "max_length",
 }
 
-# model_types that transformers can only build, or only run, for square images: each was tried with
-# transformers 5.22 at 64×96. Most divide image_size as one number; the DINOv2 ones take the square
-# root of the number of positions.
+# model_types that transformers can build or run only for square images. Each was tried with
+# transformers 5.22 at 64×96. Most divide image_size as one number. The DINOv2 models take the
+# square root of the number of positions.
 SQUARE_ONLY: frozenset[str] = frozenset(
     [
         "aimv2_vision_model",
@@ -326,7 +326,7 @@ SQUARE_ONLY: frozenset[str] = frozenset(
     ]
 )
 
-# Keys of processors that are set by what they count, in whichever file they stand.
+# Keys of processors that are changed by what they count, in any file.
 PROCESSOR_KEYS: tuple[tuple[str, KeyKind, str], ...] = (
     (
         "image_seq_length",
@@ -338,7 +338,7 @@ PROCESSOR_KEYS: tuple[tuple[str, KeyKind, str], ...] = (
     ("image_grid_pinpoints", KeyKind.MULTIPLES, "models/llava_next:93; llava_onevision:112"),
     ("input_sizes", KeyKind.MULTIPLES, "openvla/openvla-7b preprocessor_config.json"),
 )
-# The same, for a processor whose key means something else in every other one.
+# The same, but only for this processor: in other processors the key means something else.
 CLASS_KEYS: tuple[tuple[str, str, KeyKind, str], ...] = (
     (
         "Cohere2VisionImageProcessor",
@@ -347,7 +347,7 @@ CLASS_KEYS: tuple[tuple[str, str, KeyKind, str], ...] = (
         "models/cohere2_vision/processing_cohere2_vision.py:44,69",
     ),
 )
-# Set where they equal the old size, because they may bound an image instead of stating its size.
+# Changed only if equal to the old size, because they may be a limit and not the image size.
 BOUNDS: tuple[tuple[str, str], ...] = (
     ("pad_size", "models/sam/image_processing_sam.py"),
     ("max_image_size", "models/idefics3/image_processing_idefics3.py: one tile"),
@@ -356,7 +356,7 @@ BOUNDS: tuple[tuple[str, str], ...] = (
     ("tile_size", "models/perception_lm/processing_perception_lm.py:98; lfm2_vl:248"),
     ("high_res_size", "models/deepseek_vl_hybrid/image_processing_deepseek_vl_hybrid.py:40"),
 )
-# A processor with one of these is told its size by it, and `size` is a bound or a default.
+# If a processor has one of these keys, it states the size, and `size` is a limit or a default.
 SIZED_BY: frozenset[str] = frozenset({"tile_size", "high_res_size"})
 
 # Processors: transformers utils/__init__.py:284-288; image_processing_base.py:284,322.

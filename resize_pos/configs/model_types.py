@@ -1,4 +1,4 @@
-"""The model types that a config names, with what each says about its text positions."""
+"""The model types that a config names, with what each states about its text positions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ConfigModel:
     file: str
     model_type: str
     pad: int | None  # pad_token_id
-    lengths: tuple[tuple[str, int], ...]  # (key, value); reserved rows may be counted or not
+    lengths: tuple[tuple[str, int], ...]  # (key, value); may or may not include reserved rows
 
 
 def config_models(documents: Mapping[str, Mapping[str, Any]]) -> tuple[ConfigModel, ...]:
-    """List every model type that `config.json` names: the whole model first, then its parts."""
+    """List every model type in `config.json`: the whole model first, then its parts."""
     return tuple(_models(documents.get(FILE, {}), 0))
 
 

@@ -1,10 +1,10 @@
-"""What an image processor's sizes become, so that it feeds the model what it now expects.
+"""The new sizes of an image processor, so that it produces the input that the model now expects.
 
-The crop becomes the target. What is resized before it keeps its ratio to the crop, so 256 before a
-crop of 224 becomes 439 before one of 384: the same margin of the image is cut off. Without a crop
-the resize itself becomes the target. These are set whatever they were, since a model that
-interpolates on the fly is often fed another size than its table has (DINOv2: 224 for 518); sizes
-that bound an image instead of stating it are set only where they equal the old size.
+The crop is set to the target. The resize before the crop keeps its ratio to the crop: 256 before a
+crop of 224 becomes 439 before a crop of 384, so the same margin is cut off. Without a crop, the
+resize itself is set to the target. These values are set even if they differ from the size of the
+table: a model that interpolates at run time often gets another size (DINOv2: 224, table 518). Sizes
+that only limit an image are changed only if they equal the old size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from resize_pos.configs.values import ConfigEdit, Transfer, new_value
 from resize_pos.core.geometry import Size
 from resize_pos.core.json_edit import Document
 
-# Frequency × time, of the audio spectrogram transformer.
+# Frequency × time of the audio spectrogram transformer.
 _SPECTROGRAMS, _SIDES = "ASTFeatureExtractor", ("num_mel_bins", "max_length")
 _MOST_PIXELS = 2**31
 # Arguments of torchvision's transforms, in lists: openvla/openvla-7b preprocessor_config.json.
@@ -49,14 +49,14 @@ def plan_processor_edits(
                 for key, after in zip(_SIDES, sides, strict=True):
                     if key in part:
                         yield ConfigEdit(file, (*section, key), part[key], after)
-            elif isinstance(part, dict) and "sampling_rate" not in part:  # that one hears
+            elif isinstance(part, dict) and "sampling_rate" not in part:  # not audio
                 for key, after in _new_values(part, transfer, old, new):
                     if after is not None:
                         yield ConfigEdit(file, (*section, key), part[key], after)
 
 
 def processor_size(documents: Mapping[str, Document], keys: tuple[str, ...]) -> Size | None:
-    """Read the size that a processor feeds its model, by the first key that states it."""
+    """Read the size of the images that a processor produces, from the first key that states it."""
     for file in PROCESSOR_FILES:
         for section in PROCESSOR_SECTIONS[:2]:
             part = follow(documents.get(file, {}), section)
@@ -108,7 +108,7 @@ def _each_bound(steps: list[Any], name: str, old: Size, new: Size) -> Any:
 
 
 def _exact(value: Any, new: Size) -> Any:
-    """A crop: always a height and a width, though it may be written as one number."""
+    """A crop: a height and a width, or one number for both."""
     both = {"height": new.height, "width": new.width}
     if isinstance(value, dict):
         return {**value, **both} if set(value) == set(both) else None
@@ -118,7 +118,7 @@ def _exact(value: Any, new: Size) -> Any:
 
 
 def _resize(value: Any, old: Size, new: Size) -> Any:
-    """The only resize: the model is fed its result."""
+    """The only resize: its result is the input of the model."""
     if isinstance(value, dict) and set(value) == {"shortest_edge"}:
         return {"shortest_edge": min(new.height, new.width)}
     if isinstance(value, dict) and set(value) == {"longest_edge"}:
@@ -129,7 +129,7 @@ def _resize(value: Any, old: Size, new: Size) -> Any:
 
 
 def _edges(value: Any, old: Size, new: Size) -> Any:
-    """The least and the most that a side may have: both in the old ratio, if one is the size."""
+    """The limits of a side: scale both by the same ratio, if the upper one is the old size."""
     longest = max(old.height, old.width)
     if value["longest_edge"] != longest:
         return None
@@ -138,7 +138,7 @@ def _edges(value: Any, old: Size, new: Size) -> Any:
 
 
 def _before_crop(value: Any, crop: Size, new: Size) -> Any:
-    """The resize before a crop: in the old ratio to it, so that it covers any image."""
+    """The resize before a crop: keep its ratio to the crop, so that the image covers the crop."""
     tall, wide = new.height / crop.height, new.width / crop.width
     if isinstance(value, dict) and set(value) == {"shortest_edge"}:
         edge = _edge(value["shortest_edge"], crop, new)
@@ -163,7 +163,7 @@ def _bound(value: Any, old: Size, new: Size) -> Any:
 
 
 def _fraction(value: Any, old: Size, new: Size) -> Any:
-    """Scale where the fraction is whole before and after."""
+    """Scale a fixed fraction of the size, if it is a whole number before and after."""
     if isinstance(value, dict) and set(value) == {"longest_edge"}:
         side = _part(value["longest_edge"], max(old.height, old.width), max(new.height, new.width))
         return None if side is None else {"longest_edge": side}
@@ -182,7 +182,7 @@ def _part(part: object, old: int, new: int) -> int | None:
 
 
 def _scaled(value: object, ratio: float) -> int | None:
-    """Scale a number of pixels; anything else in its place is left alone."""
+    """Scale a number of pixels; return None for any other value."""
     if type(value) is not int or not 0 < value < _MOST_PIXELS:
         return None
     return int(value * ratio + 0.5)

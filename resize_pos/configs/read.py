@@ -1,4 +1,4 @@
-"""Config files beside a checkpoint: read them, and what they say about the resolution."""
+"""Read the config files beside a checkpoint, and the image sizes that they state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
 from resize_pos.core.json_edit import Document, parse
 
-_LARGEST = 64 * 2**20  # a config is a few kB, a tokenizer a few MB; anything larger is neither
+_LARGEST = 64 * 2**20  # a config has a few kB, a tokenizer a few MB; larger files are refused
 
 _SIZE_FILES = tuple(dict.fromkeys(p.file for p in PLACES if p.kind is KeyKind.SIZE))
 
@@ -23,18 +23,18 @@ NO_CONFIG = "pass --no-config to convert the weights alone."
 
 @dataclass(frozen=True, slots=True)
 class ConfigSize:
-    """An image size, and perhaps a patch size, that a config file states."""
+    """An image size that a config file states, and the patch size if it states one."""
 
     file: str
     key: str
     size: Size
     patch: Size | None
-    step: Size | None = None  # from one patch to the next, where they overlap
+    step: Size | None = None  # from one patch to the next, if patches overlap
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """One config file: its JSON source, and what that says."""
+    """One config file: its JSON source, and the parsed document."""
 
     source: str
     document: Document
@@ -50,7 +50,7 @@ class ConfigFiles:
     def read(
         self, names: Iterable[str] = CONFIG_FILES, *, strict: bool = False
     ) -> Mapping[str, ConfigFile]:
-        """Give the files that exist and hold a JSON object.
+        """Return the files that exist and hold a JSON object.
 
         Other files are skipped. With `strict` they are refused, because they cannot be edited.
         """
@@ -66,7 +66,7 @@ class ConfigFiles:
         return found
 
     def documents(self, names: Iterable[str] = CONFIG_FILES) -> Mapping[str, Document]:
-        """Give the parsed files, by name."""
+        """Return the parsed files, by name."""
         return {name: file.document for name, file in self.read(names).items()}
 
     def sizes(self) -> tuple[ConfigSize, ...]:
@@ -97,7 +97,7 @@ def _read_object(path: Path) -> ConfigFile | None:
 
 
 def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:
-    """Collect every image size that documents state."""
+    """Return every image size that the documents state."""
     found = []
     for place in PLACES:
         if place.kind is not KeyKind.SIZE:
@@ -124,7 +124,7 @@ def _spectrograms(document: Document) -> Iterator[ConfigSize]:
 def stated(
     place: ConfigPlace, documents: Mapping[str, Document]
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Find a place in documents: every path at which it has a value, with the value."""
+    """Find a place in documents: yield every path where it has a value, with the value."""
     document = documents.get(place.file)
     if document is None or library_of(place.file, document) is not place.library:
         return
@@ -139,26 +139,26 @@ def stated(
 
 
 def model_types(document: Document, section: tuple[str, ...]) -> set[str]:
-    """Collect the model types on the way to a section, its own included."""
+    """Return the model types of a section and of all sections around it."""
     parts = (follow(document, section[:depth]) for depth in range(len(section) + 1))
     types = (part.get("model_type") for part in parts if isinstance(part, dict))
     return {name for name in types if isinstance(name, str)}
 
 
 def library_of(file: str, document: Document) -> Library:
-    """Tell whose config it is; timm and transformers both call theirs config.json."""
+    """Return the library that a config belongs to: timm and transformers both use config.json."""
     if file == "open_clip_config.json":
         return Library.OPEN_CLIP
     if file != "config.json":
         return Library.HF
-    # transformers' own wrapper around timm has a model_type, and keeps timm's fields.
+    # The timm wrapper of transformers has a model_type and also timm's fields.
     timm = "pretrained_cfg" in document or "model_args" in document
     flat = "architecture" in document and "model_type" not in document
     return Library.TIMM if timm or flat else Library.HF
 
 
 def follow(document: Document, path: tuple[str, ...]) -> object:
-    """Give the value at a path, or None."""
+    """Return the value at a path, or None."""
     value: object = document
     for key in path:
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A config's values before and after a transfer, whatever form they are written in."""
+"""A config's values before and after a conversion, in every form that configs use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConfigEdit:
 
     file: str
     path: tuple[str, ...]
-    before: Any  # None: the key was not there, its library's default held
+    before: Any  # None: the key was missing, so the library's default applied
     after: Any
 
     @property
@@ -40,7 +40,7 @@ class ConfigEdit:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What changes, as far as a config can name it."""
+    """The changes of a conversion that a config can state."""
 
     from_size: Size | None = None
     to_size: Size | None = None
@@ -49,9 +49,9 @@ class Transfer:
     lengths: Mapping[int, int] = field(default_factory=dict)  # old → new, with and without offset
     from_window: Grid | None = None
     to_window: Grid | None = None
-    asked: Size | None = None  # the size that was asked for, whether or not a table follows it
-    stated: Size | None = None  # what configs call the old size: 384 where 27 patches cover 378
-    tokens: tuple[int, int] | None = None  # image tokens before and after, where that is known
+    asked: Size | None = None  # the requested size, even if no table follows it
+    stated: Size | None = None  # the old size in configs: 384 although 27 patches cover 378
+    tokens: tuple[int, int] | None = None  # image tokens before and after, if known
     tables: bool = True  # whether a table of the weights has this grid
     counts: bool = True  # whether image tokens follow this tower's grid
 
@@ -59,12 +59,12 @@ class Transfer:
     def of(
         cls, steps: Sequence[Step], *, images_too: bool = True, asked: Size | None = None
     ) -> Transfer:
-        """Read it off the steps of a plan: the first image table, and every text table.
+        """Read the changes from the steps of a plan: the first image table, and every text table.
 
-        Without `images_too` nothing was asked about images, and their configs are not looked at.
-        The size that was `asked` for counts where the tables do not tell it: several sizes have
-        one grid where patches overlap or a rest is rounded, and offsets along one axis, or inside
-        a window, have none.
+        Without `images_too`, the request does not change images, and image configs are ignored.
+        The requested size `asked` is used if the tables do not determine the size. With overlapping
+        patches or rounding, several sizes have the same grid. Tables of offsets along one axis or
+        inside a window have no image grid.
         """
         lengths: dict[int, int] = {}
         images = []
@@ -103,7 +103,7 @@ class Transfer:
         return self.stated or self.from_size
 
     def states(self, size: Size | None) -> bool:
-        """Whether a size in a config is that of the table; a rest of less than a patch is cut."""
+        """Whether a size in a config is the table's, up to a remainder of less than a patch."""
         if size is None or self.from_size is None or size == self.from_size:
             return size is not None and size == self.from_size
         grid = self.from_grid
@@ -121,7 +121,7 @@ def _size_of(table: PositionTable, tiling: Tiling, target: Grid, asked: Size | N
 
 
 def _of_image(step: Step) -> bool:
-    """Whether a table's grid tells the size of the image; the grid of a reference may not."""
+    """Whether a table's grid determines the image size; the grid of a reference may not."""
     table = step.table
     if table.role is Role.ABSOLUTE:
         return {"h", "w"} <= table.layout.axes and not table.family.scaled
@@ -130,11 +130,11 @@ def _of_image(step: Step) -> bool:
     return table.role in _TIED and table.patch is not None and {"h", "w"} <= table.layout.axes
 
 
-_TIED = frozenset({Role.RELATIVE, Role.DISTANCE})  # those with a patch size follow the image
+_TIED = frozenset({Role.RELATIVE, Role.DISTANCE})  # with a patch size, it follows the image
 
 
 def _windows(steps: Sequence[Step]) -> tuple[Grid | None, Grid | None]:
-    """Give the model's own window before and after: no stage has a larger one."""
+    """Return the model's window before and after, which is the largest of all stages."""
     before, after = [], []
     for step in steps:
         reach = step.table.reach
@@ -152,7 +152,7 @@ def _largest(windows: Sequence[Grid]) -> Grid:
 
 
 def as_pixels(size: Size) -> object:
-    """Say a size as configs do: one number where one will do."""
+    """Return a size as configs write it: one number if it is square."""
     return size.height if size.height == size.width else [size.height, size.width]
 
 
@@ -217,7 +217,7 @@ def _pooled(grid: Grid, tokens: int) -> int:
 
 
 def _new_token_side(value: object, transfer: Transfer) -> object:
-    """Give the tokens per side, where they are as many in both directions."""
+    """Return the new tokens per side, if the old number of tokens is a square."""
     if transfer.tokens is None or type(value) is not int:
         return None
     before, after = (math.isqrt(tokens) for tokens in transfer.tokens)
@@ -232,7 +232,7 @@ def _new_sides(value: object, transfer: Transfer) -> object:
 
 
 def _new_multiples(value: object, transfer: Transfer) -> object:
-    """Scale a list of sizes, each perhaps with channels before it."""
+    """Scale a list of sizes; each may have channels before it."""
     old, new = transfer.old_size, transfer.to_size
     assert old is not None and new is not None
     if not isinstance(value, list):
@@ -285,12 +285,12 @@ _NEW_VALUES: Mapping[KeyKind, Callable[[object, Transfer], object]] = {
 
 
 def new_value(kind: KeyKind, value: object, transfer: Transfer) -> Any:
-    """Give what a value becomes, in the form it has; None: it is not about this table."""
+    """Return the new value in the form of the old one; None if it does not state this table's."""
     return _NEW_VALUES[kind](value, transfer)
 
 
 def config_files(located: Located) -> Iterable[str]:
-    """Name the config files worth reading: without a text table, a tokenizer says nothing."""
+    """Return the config files to read. Without a text table, tokenizer configs are not needed."""
     if any(table.role is Role.SEQUENCE for table in located.tables):
         return CONFIG_FILES
     return [name for name in CONFIG_FILES if name in _IMAGE_FILES or name not in _TEXT_FILES]

@@ -1,8 +1,8 @@
-"""What the code of vision-language models does with a tower's cells, as data with sources.
+"""How vision-language models turn a tower's cells into image tokens, as data with sources.
 
-A tower gives one feature per cell. The model pools them by a factor per side and counts the result
-as image tokens; the processor has to write as many placeholders into the text. Which factor, and
-which grids it divides, is stated in the model's config under a key of its own.
+A tower returns one feature per cell. The model pools them by a factor per side. The results are the
+image tokens, and the processor must write the same number of placeholders into the text. Each model
+states the factor in its config under a different key.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.json_edit import Document, KeyPath
 
-# Sections that hold a whole model: ColPali and its kin, T5Gemma 2, Qwen Omni.
+# Sections that contain a whole model: ColPali and similar models, T5Gemma 2, Qwen Omni.
 WRAPPERS: tuple[KeyPath, ...] = ((), ("vlm_config",), ("encoder",), ("thinker_config",))
 
 
 class FactorForm(StrEnum):
-    """How a factor is read off the value of its key."""
+    """How a factor is computed from the value of its key."""
 
     VALUE = "value"  # 2: two cells per side become one token
-    RECIPROCAL = "reciprocal"  # 0.5 says the same
+    RECIPROCAL = "reciprocal"  # 0.5 means the same
     DENOMINATOR = "denominator"  # "3/8": windows of 8 cells per side
-    ROOT = "root"  # 256 tokens in all are 16 per side
+    ROOT = "root"  # a total of 256 tokens is 16 per side
 
 
 class Tokens(StrEnum):
     """What the model's token count follows."""
 
     POOLED = "pooled"  # cells divided by the factor, per side
-    CELLS = "cells"  # one per cell, whatever the factor
-    FIXED = "fixed"  # always the same number; the factor says which grids can be pooled to it
+    CELLS = "cells"  # one per cell, for every factor
+    FIXED = "fixed"  # a fixed number; the factor limits the possible grids
 
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """How a model turns cells into tokens, and which grids it can do that with."""
+    """How a model turns cells into tokens, and for which grids it can."""
 
     models: frozenset[str]
     tokens: Tokens
-    key: KeyPath = ()  # of the factor, below the model's section; empty: `default` always
+    key: KeyPath = ()  # path of the factor in the model's section; empty: always `default`
     read: FactorForm = FactorForm.VALUE
-    default: int = 1  # where the config leaves the key out
+    default: int = 1  # if the config omits the key
     divides: bool = True  # whether the grid has to be a multiple of the factor
-    up: bool = False  # whether a rest of cells is a token, too
-    most: KeyPath = ()  # a key with the most tokens per side that the model has positions for
-    stride: KeyPath | int = 0  # where no table tells: pixels per cell, or the key that says them
-    sized_by: tuple[str, ...] = ()  # and the keys of the processor that say the size
+    up: bool = False  # whether remaining cells also give a token
+    most: KeyPath = ()  # key of the largest number of tokens per side
+    stride: KeyPath | int = 0  # if no table states it: pixels per cell, or its key
+    sized_by: tuple[str, ...] = ()  # and the processor keys that state the size
     source: str = ""
 
     def factor(self, model: Document) -> int:
@@ -71,7 +71,7 @@ class Pooling:
         return self.default
 
     def pixels_per_cell(self, model: Document) -> int | None:
-        """Give the pixels per cell of a tower without a table that follows the image."""
+        """Return the pixels per cell of a tower without a table that follows the image."""
         value = self.stride if isinstance(self.stride, int) else _follow(model, self.stride)
         steps = value if isinstance(value, list) else [value]
         whole = all(type(step) is int and step > 0 for step in steps)
@@ -207,7 +207,7 @@ _BY_MODEL = {model: pooling for pooling in POOLINGS for model in pooling.models}
 
 
 def models_in(document: Document) -> Iterator[tuple[KeyPath, str, Document]]:
-    """List every whole model that a config describes: where, its type, and its section."""
+    """Yield every whole model that a config describes: its path, its type and its section."""
     for wrapper in WRAPPERS:
         section = _follow(document, wrapper)
         if isinstance(section, dict) and isinstance(section.get("model_type"), str):
@@ -215,19 +215,19 @@ def models_in(document: Document) -> Iterator[tuple[KeyPath, str, Document]]:
 
 
 def pooling_of(document: Document) -> tuple[Pooling, str, Document] | None:
-    """Find how the model of a config pools its cells, with its type and its section."""
+    """Return how the model of a config pools its cells, with its type and its section."""
     found = [
         (_BY_MODEL[model], model, section)
         for _, model, section in models_in(document)
         if model in _BY_MODEL
     ]
-    # T5Gemma 2 is named at the root, and states its tokens in the section of its encoder.
+    # T5Gemma 2 has its type at the root, but states its tokens in the section of its encoder.
     telling = (each for each in found if each[0].key and _follow(each[2], each[0].key) is not None)
     return next(telling, next(iter(found), None))
 
 
 def tokens_of(document: Document, grid: Grid) -> int | None:
-    """Count the tokens that a grid becomes; None where the model is not known, or keeps them."""
+    """Count the tokens of a grid; None if the model is unknown or its number of tokens is fixed."""
     found = pooling_of(document)
     if found is None or found[0].tokens is Tokens.FIXED:
         return None
@@ -238,7 +238,7 @@ def tokens_of(document: Document, grid: Grid) -> int | None:
 
 
 def require_runnable(document: Document, grid: Grid, patch: Size) -> None:
-    """Refuse a grid that the model cannot pool, with the nearest sizes that it can."""
+    """Refuse a grid that the model cannot pool, and name the nearest possible sizes."""
     found = pooling_of(document)
     if found is None:
         return
@@ -267,7 +267,7 @@ def _reason(pooling: Pooling, model: Document) -> str:
 
 
 def _nearest(grid: Grid, factor: int, patch: Size) -> str:
-    """Name the sizes below and above; a square stays one."""
+    """Return the nearest sizes below and above; for a square grid they are square, too."""
     below = Grid(*(max(side // factor, 1) * factor for side in (grid.height, grid.width)))
     above = Grid(*(-(-side // factor) * factor for side in (grid.height, grid.width)))
     sizes = dict.fromkeys((str(below.pixels(patch)), str(above.pixels(patch))))
