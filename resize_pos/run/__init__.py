@@ -1,1 +1,1 @@
-"""The pipeline that carries one job out, and batches of jobs."""
+"""The pipeline that runs one job, and batches of jobs."""

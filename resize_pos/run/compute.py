@@ -1,4 +1,4 @@
-"""What a conversion computes: the new tables, and what became of them."""
+"""What a conversion computes: the new tables, and their measures."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from resize_pos.report.groups import grouped
 from resize_pos.report.report import TableReport
 from resize_pos.transforms.execute import transform_all
 
-MOST_MEASURED = 32  # of tables that go through the same; no published model has more of a kind
-_LARGEST_DRAWN = 1e100  # norms of larger values overflow
+MOST_MEASURED = 32  # per group of similar tables; no published model has larger groups
+_LARGEST_DRAWN = 1e100  # the norm of larger values overflows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def measured(
     *,
     draw: bool,
 ) -> tuple[TableReport, ...]:
-    """Measure and judge what was interpolated; of very many tables that are alike, some."""
+    """Measure and judge the interpolated tables. Of a very large group, measure a sample."""
     around, chosen = Neighbours.of(container), _chosen(steps)
     reports = [
         _measured_or_missing(step, tables.before[name], tables.after[name], around, limits)
@@ -78,7 +78,7 @@ def measured(
 
 
 def _chosen(steps: Iterable[Step]) -> set[str]:
-    # Moments of an optimizer and computed buffers have no artifacts to look for.
+    # Optimizer state and computed buffers are not measured: they have no interpolation artifacts.
     interpolated = [
         TableReport(step)
         for step in steps
@@ -94,7 +94,7 @@ def _chosen(steps: Iterable[Step]) -> set[str]:
 
 
 def _drawn(reports: list[TableReport], tables: Tables) -> list[TableReport]:
-    """Add the pictures of every table that was measured; of several alike, of one."""
+    """Add pictures to measured tables, one table per group of similar ones."""
     shown = {group.shown.step.name for group in grouped(reports) if group.shown.measures}
     return [
         _with_pictures(report, tables) if report.step.name in shown else report
@@ -122,11 +122,11 @@ def _measured_or_missing(
     around: Neighbours,
     limits: tuple[Limit, ...],
 ) -> TableReport:
-    """Measure and judge; a measure that fails is missing from the report and never ends a run."""
+    """Measure and judge. If a measure fails, report it as missing; the run continues."""
     try:
         with np.errstate(all="ignore"):
             return _judged(step, before, after, around, limits)
-    except Exception as error:  # the new table itself was checked and is not affected
+    except Exception as error:  # the new table itself is checked elsewhere and is valid
         return TableReport(step, checks=(_missing("measures", error),))
 
 
@@ -136,7 +136,7 @@ def _missing(name: str, error: Exception) -> Check:
 
 
 def _finite(measured: Measured) -> Measured:
-    """Leave out what is not a finite number: it would say nothing, and JSON cannot hold it."""
+    """Leave out numbers that are not finite: they mean nothing, and JSON cannot store them."""
     values = {name: value for name, value in measured.values.items() if math.isfinite(value)}
     peers = (p for p in measured.peers if math.isfinite(p.distance) and math.isfinite(p.norm_ratio))
     return Measured(values, tuple(peers))
@@ -155,7 +155,7 @@ def _judged(
             step, measured.values, (*judge(measured), *judge_limits(measured, limits))
         )
     if isinstance(step.operation, ResampleKernel | SetLength) or step.table.grid.cells == 1:
-        return TableReport(step)  # no cells lie beside each other in a kernel, or in time alone
+        return TableReport(step)  # a kernel, or a time axis alone, has no neighbouring cells
     resampling = resampling_of(step)
     measured = _finite(measure_table(step, before, after, around, resampling))
     health = examine(step.table, before)

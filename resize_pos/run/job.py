@@ -1,4 +1,4 @@
-"""The one verb that runs the pipeline: locate, plan, transform, write, check, measure."""
+"""Run the pipeline for one job: locate, plan, transform, write, check, measure."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One checkpoint to transfer, and where to."""
+    """One checkpoint to convert, with its target and options."""
 
     source: Path
     request: Request
-    output: Path | None = None  # None: beside the source, named after the target
+    output: Path | None = None  # None: beside the source, with the target size in its name
     force: bool = False
     dry_run: bool = False
     device: str = "cpu"
     hash_output: bool = False
-    limits: tuple[Limit, ...] = ()  # what the user will not have a measure exceed
-    edit_configs: bool = True  # of a folder; else they are carried over as they are
+    limits: tuple[Limit, ...] = ()  # limits that the user set for measures
+    edit_configs: bool = True  # of a folder; otherwise they are copied unchanged
     link: bool = False  # large files that do not change become hard links, not copies
-    drop_extras: bool = False  # what the output's format cannot hold is left out
-    durable: bool = False  # a new target is synced, too
-    draw: bool = False  # what a page would show is computed, too
+    drop_extras: bool = False  # leave out what the output's format cannot store
+    durable: bool = False  # sync a new target to disk, too
+    draw: bool = False  # also compute the pictures of the HTML page
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a run that wrote something has to report."""
+    """The part of the report that only a run with output has."""
 
     copied: Copied
     tables: tuple[TableReport, ...] = ()
@@ -67,7 +67,7 @@ class _Written:
 
 
 def run(job: Job) -> Report:
-    """Carry a job out, or plan it; the target appears whole or not at all."""
+    """Run a job, or only plan it. The target is written atomically."""
     started = time.perf_counter()
     source = resolve_source(job.source)
     opened = open_container(source.path)
@@ -95,7 +95,7 @@ def run(job: Job) -> Report:
         require_other_place(source.path, output, folder=folder)
     if not job.dry_run:
         _require_device(job.device)
-    if job.dry_run or not plan.changes:  # otherwise they are checked when they are transformed
+    if job.dry_run or not plan.changes:  # the real run checks them in the transform
         from resize_pos.planning.value_checks import require_sound_values
 
         require_sound_values(plan, lambda name: _bytes_of(container, name), container.path.name)
@@ -135,7 +135,7 @@ def run(job: Job) -> Report:
 
 
 def _require_device(device: str) -> None:
-    """Refuse a device that torch does not have, also if no table would be computed on it."""
+    """Refuse a device that torch does not have, even if no table would be computed on it."""
     if device != CPU:
         from resize_pos.transforms.device import resolve_device
 
@@ -143,7 +143,7 @@ def _require_device(device: str) -> None:
 
 
 def _with_optimizers(plan: Plan, container: Container) -> Plan:
-    """Plan what becomes of the optimizer state that a training checkpoint holds."""
+    """Plan what happens to the optimizer state in a training checkpoint."""
     if not container.optimizers:
         return plan
     from resize_pos.planning.rules.optimizer import optimizer_steps
@@ -153,7 +153,7 @@ def _with_optimizers(plan: Plan, container: Container) -> Plan:
 
 
 def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
-    """A run that has nothing to do writes nothing, unless a target was asked for by name."""
+    """Return the target path; None if nothing changes and no target was named."""
     if job.output is not None:
         return job.output
     if not (plan.changes or plan.config_edits):
@@ -180,7 +180,7 @@ def _staged(output: Path, job: Job, *, folder: bool) -> AbstractContextManager[P
 def _convert(
     container: Container, plan: Plan, output: Path, job: Job, around: Surroundings
 ) -> _Written:
-    """Write the target; everything that can fail happens before it is renamed into place."""
+    """Write the target. Everything that can fail happens before the rename."""
     if plan.drops:
         container = container.without(plan.drops)
     shapes = {step.name: step.target_shape for step in plan.changes}
@@ -191,7 +191,7 @@ def _convert(
         tables: Promise[Tables] = Promise()
 
         def work() -> tuple[TableReport, ...]:
-            from resize_pos.run.compute import (  # numpy: only a real run pays for it
+            from resize_pos.run.compute import (  # imports numpy: only in a real run
                 measured,
                 transformed,
             )
@@ -200,7 +200,7 @@ def _convert(
             return measured(container, plan.steps, arrays, job.limits, draw=job.draw)
 
         # The kernel copies bytes while another thread computes the tables, then their measures.
-        # Only that thread may import numpy until the tables are there.
+        # Until the tables are computed, only that thread may import numpy.
         with Beside(work, feeds=[tables]) as reports:
             promised = Promised(shapes, lambda: tables.result().after, lambda: tables.failed)
             copied = container.write_early(stage, promised, note)
@@ -231,7 +231,7 @@ def _hash_if_asked(stage: Path, job: Job) -> str | None:
 
 
 def _sha256(path: Path) -> str:
-    """Hash a file; of a folder, the lines that `sha256sum` prints for its files, sorted by name."""
+    """Hash a file. For a folder, hash the `sha256sum` lines of its files, sorted by name."""
     import hashlib
 
     if path.is_dir():

@@ -1,1 +1,1 @@
-"""Many checkpoints, unattended: find them, decide what is left to do, carry it out, sum it up."""
+"""Convert many checkpoints unattended: find them, decide what is left to do, run it, summarise."""

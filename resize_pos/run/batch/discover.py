@@ -19,7 +19,7 @@ from resize_pos.core.fast_dataclass import dataclass
 
 _CONFIGS = {"config.json", "open_clip_config.json"}
 
-# What training leaves beside a checkpoint and is none.
+# Files that training writes beside a checkpoint, but which are not checkpoints.
 _NO_CHECKPOINT = re.compile(
     r"(optimizer|scheduler|scaler|training_args|rng_state|random_states)[\w-]*\.\w+"
 )
@@ -35,16 +35,16 @@ class Found:
 
 @dataclass(slots=True)
 class Discovery:
-    """What a search found, and what a person should know about it."""
+    """The checkpoints that a search found, and notes for the user."""
 
     found: list[Found] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def discover(words: Iterable[str], output_dir: Path) -> Discovery:
-    """Look for checkpoints; the output folder is never taken for a source.
+    """Find checkpoints; the output folder is never searched.
 
-    The tree below a folder is mirrored; so is the tree below the fixed beginning of a glob.
+    The tree below a folder is mirrored. For a glob, this is the tree below its fixed beginning.
     """
     result = Discovery()
     for word in words:
@@ -59,7 +59,7 @@ def discover(words: Iterable[str], output_dir: Path) -> Discovery:
 
 
 def is_model_folder(names: Iterable[str]) -> bool:
-    """Tell from its file names whether a folder is one checkpoint, not a place for several."""
+    """Whether a folder with these file names is one checkpoint, not a folder of several."""
     present = set(names)
     if is_distributed(present) or any(is_index_of_weights(name) for name in present):
         return True
@@ -67,7 +67,7 @@ def is_model_folder(names: Iterable[str]) -> bool:
 
 
 def size_of(source: Path) -> int:
-    """Count the bytes of a checkpoint; what cannot be read counts nothing."""
+    """Return the bytes of a checkpoint; files that cannot be read count as 0."""
     total = 0
     with contextlib.suppress(OSError):
         if not source.is_dir():
@@ -85,7 +85,7 @@ def _is_weights(name: str) -> bool:
 
 
 def _expand(word: str) -> Iterator[tuple[Path, Path | None]]:
-    """Give the paths that a word names, and the folder below which the tree is mirrored."""
+    """Yield the paths that an argument names, and the folder below which the tree is mirrored."""
     path = Path(word)
     if os.path.lexists(path) or not glob.has_magic(word):
         yield path, None
@@ -93,7 +93,7 @@ def _expand(word: str) -> Iterator[tuple[Path, Path | None]]:
     parts = path.parts
     fixed = next(n for n, part in enumerate(parts) if glob.has_magic(part))
     root = Path(*parts[:fixed])
-    # Path.glob knows no patterns that begin at the root, and counts hidden files in.
+    # Path.glob refuses patterns that begin at the root, and it includes hidden files.
     for match in sorted(glob.glob(word, recursive=True)):  # noqa: PTH207
         if Path(match).is_dir() or _is_weights(Path(match).name):
             yield Path(match), root
@@ -110,14 +110,14 @@ def _below(path: Path, root: Path | None, output_dir: Path, notes: list[str]) ->
     for source in _walk(path, seen, notes):
         if root is not None:
             yield Found(source, source.relative_to(root))
-        elif source == path:  # the folder that was named is itself a checkpoint
+        elif source == path:  # the named folder is itself a checkpoint
             yield Found(source, Path(source.resolve().name))
         else:
             yield Found(source, source.relative_to(path))
 
 
 def _walk(folder: Path, seen: set[tuple[int, int]], notes: list[str]) -> Iterator[Path]:
-    """Go through a folder in order; links are followed, but no folder is entered twice."""
+    """Walk a folder in order. Links are followed, but no folder is entered twice."""
     try:
         status = folder.stat()
         if (status.st_dev, status.st_ino) in seen:

@@ -20,7 +20,7 @@ from resize_pos.run.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Every job of a batch, in the order of the sources, and what a person should know."""
+    """Every job of a batch, in the order of the sources, and notes for the user."""
 
     jobs: tuple[Job, ...]
     notes: tuple[str, ...]
@@ -34,7 +34,7 @@ def collect(
     template: Job,
     output_dir: Path,
 ) -> Jobs:
-    """Find every checkpoint; refuse two that would become the same file."""
+    """Find every checkpoint; refuse two jobs with the same target."""
     _require_output_apart(sources, output_dir)
     found: list[tuple[Found, Request]] = []
     search = discover(sources, output_dir)
@@ -60,7 +60,7 @@ def collect(
 
 
 def require_distinct(jobs: Sequence[Job]) -> None:
-    """Refuse two jobs that write the same target, one inside of the other's, or over a source."""
+    """Refuse jobs with the same target, a target inside another target, or a target on a source."""
     owners: dict[Path, Job] = {}
     for job in jobs:
         assert job.output is not None
@@ -89,7 +89,10 @@ def require_distinct(jobs: Sequence[Job]) -> None:
 
 
 def _require_sense(request: Request) -> None:
-    """Refuse at once what would be refused for every checkpoint: a plan for one without tensors."""
+    """Refuse at once a request that would be refused for every checkpoint.
+
+    To find out, plan it for a checkpoint without tensors.
+    """
     try:
         make_plan(locate_tables(Surroundings({}, request)), request)
     except UsageError:
@@ -115,7 +118,7 @@ def _request(entry: ManifestJob, options: Mapping[str, Any]) -> Request:
 
 
 def _placed(found: Found, entry: ManifestJob, count: int) -> Found:
-    """Put a job where its entry says; what a folder or a glob found goes below that."""
+    """Place a job at the output of its manifest entry, or below it for a folder or a glob."""
     if entry.output is None:
         return found
     place = Path(entry.output)

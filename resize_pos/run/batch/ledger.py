@@ -1,7 +1,8 @@
-"""What earlier runs did, kept in the output folder: begun before a job starts, done when it ended.
+"""The record of earlier runs in the output folder: one entry when a job starts, one when it ends.
 
-The converted files carry their own record of request, version and source tables. The ledger adds
-what must not be in them, or they would differ from run to run: sizes and times of files.
+Converted files contain their own record of request, version and source tables. The ledger adds the
+sizes and times of files. They must not be in the converted files, which would then differ from run
+to run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from resize_pos.report.json import checks_document
 
 NAME = ".resize-pos-batch.jsonl"
 
-# A lone file is read in the light of the configs beside it.
+# The plan for a single file also depends on the configs beside it.
 _BESIDE = ("config.json", "open_clip_config.json")
 
 
@@ -35,16 +36,16 @@ class PastJob:
     """One job of an earlier run."""
 
     target: str  # relative to the output folder
-    order: Mapping[str, Any]  # what was asked for, in full
+    order: Mapping[str, Any]  # the complete request
     done: bool
     source: str = ""
     source_stamp: str = ""
     target_stamp: str = ""
-    judgement: Judgement = Judgement()  # what a later summary repeats
+    judgement: Judgement = Judgement()  # repeated in a later summary
 
 
 def stamp(path: Path, *, beside: bool = False) -> str:
-    """Tell a file or folder from what it was before, by sizes and times; empty if it is missing."""
+    """Return sizes and times of a file or folder, to detect changes; empty if it is missing."""
     try:
         if not path.is_dir():
             parts = [_stat(path)]
@@ -72,7 +73,7 @@ def _stat(path: Path, missing: str | None = None) -> str:
 
 
 def _parse(line: str) -> PastJob | None:
-    """Read one line; None if it is not one of ours, for example because a kill cut it off."""
+    """Parse one line; None if it is malformed, for example cut off when the process was killed."""
     try:
         found = parse(line)
         judged = found.get("outcome") or {}
@@ -116,7 +117,7 @@ def _text(entry: PastJob) -> str:
 
 
 class Ledger:
-    """The entries of an output folder; append-only, so that a kill loses at most the last line."""
+    """The entries of an output folder. Append-only: a killed run loses at most the last line."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -124,9 +125,9 @@ class Ledger:
         self.entries: dict[str, PastJob] = {}
         text = ""
         with contextlib.suppress(OSError):
-            if self._path.is_file():  # a pipe would be waited for
+            if self._path.is_file():  # reading a pipe would block
                 text = self._path.read_text(encoding="utf-8", errors="replace")
-        self._torn = bool(text) and not text.endswith("\n")  # cut off by a kill
+        self._torn = bool(text) and not text.endswith("\n")  # cut off when killed
         for line in text.splitlines():
             entry = _parse(line)
             if entry is not None and entry.order:
@@ -135,7 +136,7 @@ class Ledger:
                 self.entries.pop(entry.target, None)
 
     def __enter__(self) -> Self:
-        """Open for writing; refuse when another run writes to the same folder."""
+        """Open for writing; refuse if another run writes to the same folder."""
         try:
             self._file = self._path.open("a+", encoding="utf-8")
             _lock(self._file, self._path.parent)
@@ -160,16 +161,16 @@ class Ledger:
             try:
                 self._file.close()
             except OSError as failure:
-                if error is None:  # otherwise the first failure is the one to report
+                if error is None:  # otherwise report the first failure
                     raise output_error(self._path, failure) from failure
 
     def add(self, entry: PastJob) -> None:
-        """Note an entry; it replaces the target's earlier one."""
+        """Add an entry; it replaces the target's earlier one."""
         self.entries[entry.target] = entry
         self._write(entry)
 
     def forget(self, target: str) -> None:
-        """Take back what was begun: nothing came of it."""
+        """Remove the entry of a job that started but wrote nothing."""
         self.entries.pop(target, None)
         self._write(PastJob(target, {}, done=False))
 

@@ -1,4 +1,4 @@
-"""`--manifest jobs.toml|jobs.csv|jobs.jsonl`: sources with sizes and options of their own."""
+"""`--manifest jobs.toml|jobs.csv|jobs.jsonl`: a size and options for each source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resize_pos.core.request import Request
 
 _PLACES = ("source", "output")
 
-# A job that states one of these does not inherit the others from the command line.
+# If a job states one of these, it does not inherit the others from the command line.
 _EXCLUSIVE: tuple[tuple[str, ...], ...] = (
     ("to", "to_grid"),
     ("from_", "from_grid"),
@@ -37,11 +37,11 @@ class ManifestJob:
     where: str  # for messages
     source: str  # a file, a folder or a glob; relative to the manifest
     output: str | None  # relative to the output folder
-    options: Mapping[str, Any]  # of `Request.make`
+    options: Mapping[str, Any]  # arguments of `Request.make`
 
 
 def read_manifest(path: Path) -> tuple[ManifestJob, ...]:
-    """Read a manifest; an unknown key or a malformed value is refused with its place."""
+    """Read a manifest; refuse an unknown key or a malformed value, and say where it is."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise UsageError(
@@ -101,7 +101,7 @@ def _entry(where: str, row: Mapping[str, Any]) -> ManifestJob:
 
 
 def _value(option: Option, value: object, where: str) -> object:
-    """Accept a typed value, or the text of a spreadsheet's cell."""
+    """Accept a typed value, or text from a CSV cell."""
     kinds = _TYPES[option.kind]
     if isinstance(value, str):
         if bool in kinds and value.lower() in ("true", "false"):

@@ -1,4 +1,4 @@
-"""Where jobs run: local processes, or a Dask cluster that shares a file system with us."""
+"""Where jobs run: local processes, or a Dask cluster with the same file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 
 from resize_pos.core.errors import OutputError, UsageError
 
-# Imported once by the server that workers are forked from, instead of once in each of them.
+# Imported once in the fork server, instead of once in each worker.
 _PRELOAD = [
     "resize_pos.run.batch.work",
     "resize_pos.transforms.execute",
@@ -26,7 +26,7 @@ def usable_cores() -> int:
 
 @contextlib.contextmanager
 def local_processes(count: int) -> Iterator[Executor]:
-    """Open a pool of worker processes that end with this one, however it ends."""
+    """Open a pool of worker processes. They end when this process ends, even if it is killed."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
@@ -38,7 +38,7 @@ def local_processes(count: int) -> Iterator[Executor]:
     executor = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker)
     try:
         yield executor
-    except BaseException:  # interrupted: what a worker has begun is not waited for
+    except BaseException:  # interrupted: do not wait for running jobs
         for child in multiprocessing.active_children():
             if child not in others:
                 child.kill()
@@ -71,11 +71,11 @@ def dask_cluster(address: str) -> Iterator[Executor]:
 
 
 def _start_worker() -> None:
-    """Set a worker up: its parent handles interrupts, and it ends when its parent ends."""
+    """Set up a worker: it ignores interrupts, and it ends when its parent ends."""
     import multiprocessing
     import signal
 
-    for name in ("SIGINT", "SIGHUP", "SIGQUIT"):  # a terminal sends these to the whole group
+    for name in ("SIGINT", "SIGHUP", "SIGQUIT"):  # the terminal also sends these to workers
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""A whole batch: what is left to do, in which order, and how it came out."""
+"""A whole batch: what is left to do, in which order, and with what result."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from resize_pos.run.batch.work import (
 )
 from resize_pos.run.job import Job
 
-# What is done before worker processes have started.
+# So few jobs, with so few bytes, finish before worker processes would have started.
 _FEW, _LITTLE = 3, 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Every job, those that are settled without work, and those that are left."""
+    """Every job: those that need no work, and those that are left to do."""
 
     output_dir: Path
-    settled: tuple[Outcome, ...]  # current, or refused
+    settled: tuple[Outcome, ...]  # up to date, or refused
     left: tuple[Task, ...]
 
     @property
     def bytes(self) -> int:
-        """What is left to be moved."""
+        """The bytes of the checkpoints that are left to convert."""
         return sum(task.bytes for task in self.left)
 
 
@@ -55,7 +55,7 @@ def prepare(
 ) -> Batch:
     """Decide from names, sizes and times what is left to do; no checkpoint is opened.
 
-    `own_reports` are folders and suffixes: every job writes a report of its own into each.
+    `own_reports` are pairs of folder and suffix. Every job writes one report into each folder.
     """
     settled: list[Outcome] = []
     left: list[Task] = []
@@ -129,7 +129,7 @@ def plan_all(batch: Batch) -> Iterator[Outcome]:
 def run_all(
     batch: Batch, ledger: Ledger, *, workers: int, dask: str | None, fail_fast: bool
 ) -> Generator[Event, None, None]:
-    """Carry a batch out; every event is in the ledger before it is told."""
+    """Run a batch. Every event is written to the ledger before it is yielded."""
     folders = {task.target.parent for task in batch.left}
     everywhere = sorted({*folders, *(it.task.target.parent for it in batch.settled)})
     remove_abandoned(everywhere)
@@ -153,15 +153,15 @@ def run_all(
                 ledger.forget(_key(event.task, batch.output_dir))
             yield event
     finally:
-        # A worker of a run that was killed may have outlived the first look.
+        # A worker of a killed run may still have been running at the first removal.
         remove_abandoned(everywhere)
-        for folder in created:  # those of failed jobs are empty
+        for folder in created:  # folders of failed jobs are empty
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
 def _will_own(task: Task) -> bool:
-    """Tell whether whatever lies at the target from now on is this batch's work."""
+    """Whether any file that is at the target from now on was written by this batch."""
     return not task.exists or task.rights is Rights.REPLACE
 
 
@@ -202,6 +202,6 @@ def _key(task: Task, output_dir: Path) -> str:
 
 
 def _missing_folders(folders: set[Path]) -> list[Path]:
-    """List the folders that will have to be made, deepest first."""
+    """List the folders that must be created, deepest first."""
     missing = {f for folder in folders for f in (folder, *folder.parents) if not f.exists()}
     return sorted(missing, key=lambda folder: -len(folder.parts))

@@ -1,4 +1,4 @@
-"""Tasks on a `concurrent.futures.Executor`, largest first; no scheduler of our own."""
+"""Run tasks on a `concurrent.futures.Executor`, largest first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resize_pos.run.batch.work import Outcome, Task, carry_out, failed
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A task was handed to whoever carries it out."""
+    """A task was submitted."""
 
     task: Task
 
@@ -30,12 +30,12 @@ Pool = Callable[[], AbstractContextManager[Executor]]
 
 
 def largest_first(tasks: Iterable[Task]) -> list[Task]:
-    """Order tasks so that no long one is left for the end."""
+    """Order tasks by size, so that no long task runs alone at the end."""
     return sorted(tasks, key=lambda task: (-task.bytes, task.number))
 
 
 def run_here(tasks: Sequence[Task], *, fail_fast: bool) -> Iterator[Event]:
-    """Carry tasks out one after the other, in this process."""
+    """Run tasks one after the other, in this process."""
     for task in largest_first(tasks):
         yield Started(task)
         outcome = carry_out(task)
@@ -45,10 +45,10 @@ def run_here(tasks: Sequence[Task], *, fail_fast: bool) -> Iterator[Event]:
 
 
 def run_on(pool: Pool, tasks: Sequence[Task], *, window: int, fail_fast: bool) -> Iterator[Event]:
-    """Carry tasks out on an executor, `window` of them at a time.
+    """Run tasks on an executor, `window` of them at a time.
 
-    When a local worker dies, its executor breaks and everything that ran on it is lost. Each of
-    those tasks then gets a new executor to itself: one that breaks that, too, has failed alone.
+    If a local worker dies, its executor breaks, and all tasks that were running on it are lost.
+    Each of them then runs again, alone on a new executor. If that breaks too, only this task fails.
     """
     waiting: deque[Task] = deque(largest_first(tasks))
     suspects: deque[Task] = deque()
@@ -90,12 +90,12 @@ def run_on(pool: Pool, tasks: Sequence[Task], *, window: int, fail_fast: bool) -
 
 
 def _outcome(future: Future[Outcome], task: Task) -> Outcome | None:
-    """Give how a task ended; None when the executor broke under it."""
+    """Return the outcome of a task; None if the executor broke."""
     try:
         return future.result()
     except BrokenExecutor:
         return None
-    except (Exception, CancelledError) as error:  # of the cluster: the task itself never raises
+    except (Exception, CancelledError) as error:  # of the cluster: tasks never raise
         return failed(
             task,
             f"the cluster gave it up: {type(error).__name__}: {error}",

@@ -1,4 +1,4 @@
-"""One job, carried out in whatever process an executor puts it: values in, values out."""
+"""Run one job, in any process: values in, values out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from resize_pos.report.report import Report
 from resize_pos.run.batch.ledger import stamp
 from resize_pos.run.job import Job, run
 
-# What a job is told about itself, not about the result.
+# Fields of a job that do not affect the result, or that `order` adds in another form.
 _NO_ORDER = {
     "source",
     "request",
@@ -41,28 +41,28 @@ _NO_ORDER = {
 
 
 class Rights(StrEnum):
-    """What may be done to a target that exists and holds other bytes."""
+    """What may be done with a target that exists and has different bytes."""
 
-    KEEP = "keep"  # it is somebody else's, or was changed since it was made
-    ASK = "ask"  # it may be replaced if its own record names the same request
-    REPLACE = "replace"  # it is ours, or --force was given
+    KEEP = "keep"  # not written by a batch, or changed since
+    ASK = "ask"  # replace it only if its own record has the same request
+    REPLACE = "replace"  # written by an earlier batch, or --force was given
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job of a batch, with what was decided about its target."""
+    """A job of a batch, with the decisions about its target."""
 
     number: int  # from 1, in the order of the sources
     job: Job
-    bytes: int  # of the source: what it costs
+    bytes: int  # of the source; estimates the run time
     exists: bool = False  # the target was there when the batch was planned
     rights: Rights = Rights.ASK
     reports: tuple[Path, ...] = ()  # of its own
-    version: str = __version__  # of whoever planned it
+    version: str = __version__  # of the resize-pos that planned it
 
     @property
     def target(self) -> Path:
-        """Where its output belongs."""
+        """The path of its output."""
         assert self.job.output is not None
         return self.job.output
 
@@ -97,14 +97,14 @@ def result_of(task: Task, status: JobStatus, **more: Any) -> JobResult:
 
 
 def reported(task: Task, report: Report, status: JobStatus) -> JobResult:
-    """Describe a task that was planned or carried out; pictures are not passed on."""
+    """Describe a task that was planned or run; pictures are left out."""
     tables = tuple(replace(table, pictures=None) for table in report.tables)
     judgement = Judgement(report.verdict, report.checks, report.sha256)
     return result_of(task, status, judgement=judgement, report=replace(report, tables=tables))
 
 
 def order(job: Job) -> Mapping[str, Any]:
-    """Describe what is asked for, so that two orders can be compared; paths are no part of it."""
+    """Return a job's request and options without paths, so that two jobs can be compared."""
     extra = {name: value for name, value in as_plain(job).items() if name not in _NO_ORDER}
     return {
         "version": __version__,
@@ -115,7 +115,7 @@ def order(job: Job) -> Mapping[str, Any]:
 
 
 def carry_out(task: Task) -> Outcome:
-    """Do a job, and never raise because of it."""
+    """Run a job. Errors are returned as an outcome, never raised."""
     try:
         if task.version != __version__:
             raise OutputError(
@@ -144,7 +144,7 @@ def carry_out(task: Task) -> Outcome:
 
 
 def plan_only(task: Task) -> Outcome:
-    """Plan a job and write nothing; the folders of its target need not exist."""
+    """Plan a job and write nothing; the folder of its target may be missing."""
     nearest = next(parent for parent in task.target.parents if parent.exists())
     probe = stage_path(nearest / task.target.name).with_suffix(task.target.suffix)
     try:
@@ -168,9 +168,9 @@ def _convert(task: Task) -> tuple[Report, JobStatus]:
     if not os.path.lexists(target):
         report = run(job)
         return report, JobStatus(report.status.value)
-    # Something is there: an earlier run's output, or that of a worker that died after its last
-    # step. The job is done aside. Equal bytes need no replacing; other bytes are replaced by the
-    # result that is there already, if they may be.
+    # The target exists: an earlier run wrote it, or a worker that died after its last step. Write
+    # the result to another path first. If the bytes are equal, keep the target. If they differ,
+    # replace the target with the result, if that is allowed.
     aside = stage_path(target)
     try:
         aside.mkdir()
