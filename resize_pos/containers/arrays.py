@@ -1,4 +1,4 @@
-"""Arrays in, bytes out: the one place that turns a table into the bytes a file stores."""
+"""Convert between arrays and stored bytes; all formats use these functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_array(source: SourceFile, info: TensorInfo, offset: int) -> NDArray[Any
 
     try:
         array = np.empty(info.shape, array_type(info, source.path.name))
-    except ValueError as error:  # more axes than an array can have
+    except ValueError as error:  # more axes than numpy supports
         raise TableError(f"{source.path.name}: {info.name}: {error}.") from error
     source.read_into(offset, array.reshape(-1).view(np.uint8).data)
     return native(array)

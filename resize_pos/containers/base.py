@@ -26,7 +26,7 @@ class Copied:
 
     tensors: int
     bytes: int
-    files: int = 0  # of a folder: what is neither weights nor an edited config
+    files: int = 0  # in a folder: files that are neither weights nor edited configs
     linked: int = 0  # files that are hard links to the source's
 
     def __add__(self, other: Copied) -> Copied:
@@ -40,7 +40,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file or folder that the new folder does not get, and why."""
+    """A file or folder that is not copied to the new folder, and why."""
 
     name: str
     reason: str
@@ -50,9 +50,9 @@ class LeftOut:
 class OptimizerState:
     """An optimizer's state dict inside a checkpoint: which parameters, in which groups."""
 
-    name: str  # where it lies in the checkpoint; empty: it is the checkpoint
+    name: str  # its key in the checkpoint; empty: the whole checkpoint is this state
     groups: tuple[tuple[str, ...], ...]  # keys into its state, in order
-    parameters: tuple[tuple[str, ...], ...]  # their names, where the optimizer knew them
+    parameters: tuple[tuple[str, ...], ...]  # their names, if the optimizer stored them
     models: tuple[tuple[str, ...], ...] = ()  # the tensors of each state dict beside it, in order
 
     @property
@@ -71,7 +71,7 @@ class Promised:
 
     @classmethod
     def kept(cls, arrays: Mapping[str, NDArray[Any]]) -> Promised:
-        """Wrap tensors that are there already."""
+        """Wrap tensors that are already computed."""
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         return cls(shapes, lambda: arrays, lambda: False)
 
@@ -79,14 +79,14 @@ class Promised:
 class Container:
     """A checkpoint whose header has been read and checked; tensors are read one by one.
 
-    A format has to supply what is listed first. Everything else has a default, which a format
-    overrides where it can do more or must do it differently.
+    A format must implement the first group of members. The others have defaults, which a format
+    overrides if it can do more or must behave differently.
     """
 
     __slots__ = ()
 
-    # Read-only here, so that a format may have a field or a property. They do not exist at run
-    # time: a dataclass would take an inherited property for the default value of its field.
+    # Declared as properties so that a format may use a field or a property. They do not exist at
+    # run time: a dataclass would use an inherited property as the default value of its field.
     if TYPE_CHECKING:
 
         @property
@@ -112,7 +112,7 @@ class Container:
 
     @abstractmethod
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the output becomes when these tensors take these shapes, at most."""
+        """Return an upper bound of the output size, in bytes, if these tensors get these shapes."""
         raise NotImplementedError
 
     @abstractmethod
@@ -122,7 +122,7 @@ class Container:
         """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it."""
         raise NotImplementedError
 
-    # What follows has defaults.
+    # The members below have defaults.
 
     is_folder = False  # whether the output is a folder
     owns_configs = False  # whether the configs beside it belong to it and are edited with it
@@ -149,7 +149,7 @@ class Container:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """The files that a converted folder does not get."""
+        """The files that are not copied to a converted folder."""
         return ()
 
     @property
@@ -158,7 +158,7 @@ class Container:
         return None
 
     def exported(self) -> Exported | None:
-        """Say what can be written in another format; None: a change of format is not offered."""
+        """Return what can be written in another format; None: no other format is supported."""
         return None
 
     def without(self, entries: Collection[str]) -> Container:
@@ -166,7 +166,7 @@ class Container:
         raise ContainerError(f"{self.path.name}: has no entry {next(iter(entries))!r}.")
 
     def require_convertible(self, names: Collection[str]) -> None:
-        """Refuse, before anything is written, a change of these tensors that would break it."""
+        """Raise, before anything is written, if a change of these tensors would break the model."""
         del names
 
     def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> Container:
@@ -178,7 +178,7 @@ class Container:
         return self
 
     def span(self, name: str) -> tuple[int, int] | None:
-        """Return where in the file a tensor's bytes lie; None: not in one piece, or not stored."""
+        """Return the byte range of a tensor in the file; None: not contiguous, or not stored."""
         self.info(name)
         return None
 
@@ -187,7 +187,7 @@ class Container:
         return native(self.read(name)).tobytes()[start : start + count]
 
     def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
-        """Do what `write` does; a format that can copies before the new tensors are there."""
+        """Like `write`, but a format may start copying before the new tensors are computed."""
         return self.write(stage, changes.wait(), metadata)
 
     def write_unchanged(self, stage: Path) -> Copied:
@@ -195,7 +195,7 @@ class Container:
         return self.write(stage, {}, {})
 
     def write_or_link(self, target: Path, *, link: bool) -> Copied:
-        """Bring an unchanged checkpoint into a new folder, as a copy or as a hard link."""
+        """Copy or hard-link an unchanged checkpoint into a new folder."""
         del link
         return self.write_unchanged(target)
 
@@ -207,7 +207,7 @@ class Container:
         *,
         link: bool,
     ) -> Copied:
-        """Write the checkpoint into a new folder, under the name that it has."""
+        """Write the checkpoint into a new folder, under its current name."""
         target = folder / self.path.name
         if changes:
             return self.write(target, changes, metadata)
@@ -217,7 +217,7 @@ class Container:
         """Refuse a file that the reference implementation of its format would not read."""
 
     def info(self, name: str) -> TensorInfo:
-        """Return one tensor's description; a name that is not there is an error."""
+        """Return one tensor's description; raise if there is no such tensor."""
         try:
             return self.tensors[name]
         except KeyError:
@@ -229,7 +229,7 @@ class Container:
         return Copied(len(kept), sum(kept))
 
     def growth(self, shapes: Mapping[str, tuple[int, ...]], per_tensor: int = 0) -> int:
-        """Return how many bytes tensors of these shapes take, if the old ones stay."""
+        """Return how many bytes tensors of these shapes add, if the old ones also stay."""
         new = (TensorInfo(name, shape, self.info(name).dtype) for name, shape in shapes.items())
         return sum(info.nbytes + per_tensor for info in new)
 
@@ -263,7 +263,7 @@ class FileContainer(Container):
         return self.write_or_link(stage, link=False)
 
     def write_or_link(self, target: Path, *, link: bool) -> Copied:
-        """Bring the unchanged file into a new folder, as a copy or as a hard link."""
+        """Copy or hard-link the unchanged file into a new folder."""
         linked = link_or_copy(self.source, target, link=link)
         return self.copied_except(()) + Copied(0, 0, linked=int(linked))
 

@@ -1,7 +1,7 @@
 """Which formats there are, and which one a file or folder has.
 
 A new format is one package and one row of `FORMATS`. Every list of suffixes in the program is
-derived from these rows. A file is recognised by its content: its name proves nothing.
+derived from these rows. A file is recognised by its content, not by its name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_index(name: str) -> bool:
 
 
 def is_index_of_weights(name: str) -> bool:
-    """Tell whether a file is the index of shards whose names end in a known suffix."""
+    """Return whether a file is the index of shards whose names end in a known suffix."""
     found = _INDEX.fullmatch(name)
     return found is not None and found["weights"].endswith(WEIGHT_SUFFIXES)
 
@@ -60,7 +60,7 @@ class Candidate:
 
     @classmethod
     def of(cls, path: Path) -> Candidate:
-        """Look at a path; what cannot be read is left to the format that opens it."""
+        """Read the start of a file; read errors are reported later, by the format that opens it."""
         try:
             if stat.S_ISDIR(path.stat().st_mode):
                 return cls(path, True, b"")
@@ -96,7 +96,7 @@ def _is_safetensors(found: Candidate) -> bool:
 
 
 def _is_torch_zip(found: Candidate) -> bool:
-    """Tell an archive of torch.save: by its first record, else by having no numpy arrays."""
+    """Recognise an archive of torch.save by its first record, or because it has no .npy members."""
     if not found.is_zip:
         return False
     name_length = int.from_bytes(found.start[26:28], "little")
@@ -108,10 +108,10 @@ def _is_torch_zip(found: Candidate) -> bool:
 
 
 def _is_torch_legacy(found: Candidate) -> bool:
-    """Tell a pickle as torch wrote it before 1.6: it begins with a long number, framed or not.
+    """Recognise a pickle of torch before 1.6: it begins with a long number, framed or not.
 
-    A safetensors file whose header has just the right length begins with the same bytes, except
-    for the brace.
+    A safetensors file with a certain header length begins with the same bytes, so the brace after
+    them is checked, too.
     """
     start = found.start
     return start[:2] in _PICKLES and start[2:3] in (b"\x8a", b"\x95") and start[8:9] != b"{"
@@ -156,7 +156,7 @@ FORMATS: tuple[Format, ...] = (
     Format("numpy", _is_npz, "npz.file:NpzFile.open", (".npz",)),
 )
 
-# What is not recognised is opened as safetensors, whose reader says what the file looks like.
+# An unrecognised file is opened as safetensors; that reader's error says what the file looks like.
 _DEFAULT = next(row for row in FORMATS if row.name == "safetensors")
 
 WEIGHT_SUFFIXES = tuple(suffix for row in FORMATS for suffix in row.suffixes)
@@ -164,7 +164,7 @@ SAFETENSORS_SUFFIX = _DEFAULT.suffixes[0]
 
 
 def open_container(path: Path) -> Container:
-    """Open a checkpoint by its content, whatever it is called; only its header is read."""
+    """Open a checkpoint by its content, whatever its name; only its header is read."""
     candidate = Candidate.of(path)
     row = next((row for row in FORMATS if row.recognised(candidate)), _DEFAULT)
     found: Container = imported(row.opener)(path)

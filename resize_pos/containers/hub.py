@@ -21,8 +21,8 @@ from resize_pos.core.json_edit import parse
 # A path library turns hf:// into hf:/, so both are read.
 _URL = re.compile(r"hf:/{1,2}(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 
-# One set of weights is enough: the first of these that is there. Formats are tried in the order of
-# the table of formats, so that safetensors come before pickles.
+# Only one set of weights is downloaded: the first name in this list that exists. The order is that
+# of the table of formats, so safetensors come before pickles.
 _NAMES = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
 _WEIGHTS = tuple(
     name
@@ -35,7 +35,7 @@ _SMALL = re.compile(
     r".*\.(json|txt|md|model|py|jinja|ya?ml|tiktoken)|(LICENSE|NOTICE|USE_POLICY)[\w.]*", re.I
 )
 
-# Which error of huggingface_hub (by name, since they move between versions) means what.
+# What each error of huggingface_hub means. By name, because its classes move between versions.
 _LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may read it."
 _EXPLAINED: Mapping[str, tuple[str, str]] = {
     "GatedRepoError": (
@@ -86,7 +86,7 @@ class HubModel:
 
 
 def parse_hub(given: Path) -> HubModel | None:
-    """Read `hf://org/name[@revision]`; None for what is a path."""
+    """Parse `hf://org/name[@revision]`; return None for a local path."""
     text = given.as_posix()
     if not text.startswith("hf:/"):
         return None
@@ -99,7 +99,7 @@ def parse_hub(given: Path) -> HubModel | None:
 
 
 def fetch(model: HubModel) -> Path:
-    """Download what is needed and not yet in the cache; return the folder it lies in."""
+    """Download the needed files that are not in the cache; return their folder."""
     try:
         import huggingface_hub as hub
     except ImportError:
@@ -150,7 +150,7 @@ def choose_others(files: Iterable[str]) -> list[str]:
 
 
 def shard_names(index: Path, files: Sequence[str]) -> list[str]:
-    """Read the names of the shards off an index; each must be a file of the repository."""
+    """Read the shard names from an index; each must be a file of the repository."""
     try:
         homes = parse(index.read_bytes())["weight_map"].values()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Model folders: weights in one or several files, configs, and everything else that lies there."""
+"""Model folders: weights in one or several files, configs, and all other files in the folder."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _T = TypeVar("_T")
 # The names that libraries give to the weights of a model.
 _WEIGHT_NAMES = re.compile(r"(pytorch_|open_clip_|diffusion_pytorch_)*model[\w.-]*")
 
-# What training leaves beside the weights. None of it is a checkpoint of the model.
+# Files that training writes beside the weights. None of them is a checkpoint of the model.
 _TRAINING = re.compile(r"(training_args|scheduler|rng_state|random_states|scaler|loss)[\w.-]*")
 
-# A copy of these would have the old resolution in a folder that promises the new one.
+# Not copied: these files would still have the old resolution in a folder for the new one.
 _STALE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".*\.(h5|msgpack|onnx|onnx_data|gguf|tflite|ot)"), "weights we cannot convert"),
     (
@@ -103,7 +103,7 @@ class ModelFolder(PartsContainer):
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """The files that a converted folder does not get."""
+        """The files that are not copied to a converted folder."""
         return self.stale
 
     @property
@@ -136,7 +136,7 @@ class ModelFolder(PartsContainer):
         return replace(self, edited_files=dict(edited_files), link=link)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how much is written at most, as if nothing could be linked."""
+        """Return an upper bound of the bytes written: every file is counted as copied."""
         total = sum(
             unit.output_bytes(self._own(prefix, shapes)) for prefix, unit in self.units.items()
         )
@@ -168,7 +168,7 @@ class ModelFolder(PartsContainer):
 def write_others(
     stage: Path, others: Mapping[str, SourceFile], edited_files: Mapping[str, str], *, link: bool
 ) -> Copied:
-    """Bring the files that are not weights into a new folder; some get a new text."""
+    """Copy or link the files that are not weights into a new folder; write edited ones anew."""
     copied = Copied(0, 0)
     for name, file in others.items():
         target = stage / name
@@ -183,7 +183,7 @@ def write_others(
 
 
 def _scan(folder: Path) -> tuple[dict[str, SourceFile], tuple[LeftOut, ...]]:
-    """List every file by its path in the folder, and what would be out of date in a copy."""
+    """Return every file by its path in the folder, and the files that would be out of date."""
     files: dict[str, SourceFile] = {}
     left_out: list[LeftOut] = []
     for parent, folders, names in os.walk(folder, onerror=_unreadable):
@@ -227,8 +227,8 @@ def _open_weights(folder: Path, files: list[str]) -> Iterator[Container]:
         try:
             singles.append(open_container(path))
         except ContainerError:
-            # Sentencepiece and others use the same suffixes. A file that is named like weights must
-            # be weights.
+            # Sentencepiece and others use the same suffixes, so a file that cannot be opened is
+            # skipped, unless its name is one that libraries give to weights.
             if path.suffix == SAFETENSORS_SUFFIX or _WEIGHT_NAMES.fullmatch(name):
                 raise
     yield from sorted([*singles, *indexes], key=_rank)
@@ -241,7 +241,7 @@ def _is_training(name: str) -> bool:
 
 def _rank(unit: Container) -> tuple[int, int, int, str]:
     """Order weights: by format, those with the plain name before variants such as fp16."""
-    file = unit.files[-1]  # of shards the last one: the index comes first
+    file = unit.files[-1]  # for shards use the last file, because the first is the index
     plain = re.fullmatch(r"[\w-]+\.\w+", file) is not None
     named = _WEIGHT_NAMES.fullmatch(file) is not None
     order = (*WEIGHT_SUFFIXES, Path(file).suffix)  # an index may name shards with any suffix

@@ -1,7 +1,7 @@
 """A checkpoint seen as another file format: same tensors, copied into a new file.
 
-The view is made before anything is planned, so that the plan, the report and the checks use the
-names that the output has.
+The view is made before planning, so that the plan, the report and the checks use the names of the
+output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resize_pos.core.tensors import TensorInfo
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# numpy archives are those of JAX models, whose torch counterparts have other names and axes.
+# numpy archives hold JAX models; the torch versions of these have other names and axes.
 _NOT_OFFERED = {("numpy", "torch")}
 
 _PER_TENSOR = 512  # bytes of header that a tensor takes in any format
@@ -93,7 +93,7 @@ class Converted(Container):
         return self.inner.peek(self._names[self.info(name).name], start, count)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the file becomes when these tensors take these shapes, at most."""
+        """Return an upper bound of the file size if these tensors get these shapes."""
         infos = self._infos(shapes)
         names = sum(4 * len(name) + _PER_TENSOR for name in infos)
         return sum(info.nbytes for info in infos.values()) + names + 4 * PAGE
@@ -125,7 +125,7 @@ class Converted(Container):
 
 
 def converted(container: Container, output: Path | None, *, drop_extras: bool) -> Container:
-    """View a container as the format that the output's suffix names, if that is another one."""
+    """View a container as the format of the output's suffix, if it differs from the source's."""
     wanted = format_of(output) if output is not None else None
     own = container.exported() if wanted is not None else None
     if wanted is None or own is None or wanted.name == own.format:

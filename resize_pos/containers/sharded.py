@@ -42,7 +42,7 @@ class ShardedCheckpoint(PartsContainer):
 
     @classmethod
     def open(cls, path: Path) -> ShardedCheckpoint:
-        """Read the index and the header of every shard; refuse any disagreement."""
+        """Read the index and the header of every shard; raise if they disagree."""
         index = SourceFile.of(path)
         text, shard_of = _read_index(index)
         names = list(dict.fromkeys(shard_of.values()))
@@ -97,7 +97,7 @@ class ShardedCheckpoint(PartsContainer):
         return replace(self, link=link)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how much is written at most, as if nothing could be linked."""
+        """Return an upper bound of the bytes written: every file is counted as copied."""
         total = len(self._text) + 4096
         for file, shard in self.shards.items():
             own = {n: shape for n, shape in shapes.items() if self._shard_of[n] == file}
@@ -133,9 +133,9 @@ class ShardedCheckpoint(PartsContainer):
         return self.copied_except(changes) + Copied(0, 0, linked=linked)
 
     def _new_index(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
-        """Add what changed to the totals, and leave the rest of the text alone.
+        """Adjust the totals in the index by the difference; the rest of the text is not changed.
 
-        The difference is added because programs disagree on what a total counts (shared tensors,
+        A total is not recomputed, because programs disagree on what it counts (shared tensors,
         buffers).
         """
         new = {n: TensorInfo(n, shape, self.tensors[n].dtype) for n, shape in shapes.items()}
@@ -178,7 +178,7 @@ def _read_index(index: SourceFile) -> tuple[str, dict[str, str]]:
 
 
 def _require_no_stray(path: Path, names: Iterable[str]) -> None:
-    """Refuse a shard of the same series that the index does not know."""
+    """Refuse a shard of the same series that the index does not list."""
     known = set(names)
     series = {
         (m["stem"], m["variant"], Path(n).suffix) for n in known if (m := _SHARD.fullmatch(n))

@@ -17,15 +17,15 @@ class Source:
 
     path: Path
     name: str  # in messages
-    names: Path  # what the default output is named after, and beside
+    names: Path  # the default output is named after this path and placed beside it
 
 
 def resolve_source(given: Path) -> Source:
-    """Find a checkpoint; a model on the hub is downloaded, and named after the current folder."""
+    """Find a checkpoint; download it if it is on the hub. Its output goes to the current folder."""
     model = parse_hub(given)
     if model is not None:
         return Source(fetch(model), str(model), Path(model.name))
-    if is_index(given.name):  # it stands for the folder of its shards
+    if is_index(given.name):  # an index means the folder that contains its shards
         return Source(given, given.name, given.absolute().parent)
     names = given if given.name not in ("", "..") else given.resolve()
     return Source(given, names.name, names)

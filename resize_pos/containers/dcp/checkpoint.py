@@ -1,8 +1,8 @@
 """torch distributed checkpoints: a `.metadata` file and the `.distcp` files that it describes.
 
-Neither torch nor an unpickler is used: the metadata and the entries are read as opcodes. What does
-not change is not read at all: entries are byte ranges, so files are spliced, or copied whole. A
-table that lay in parts on several ranks becomes one part; torch shards it again when it loads.
+Neither torch nor an unpickler is used: the metadata and the entries are read as opcodes. Entries
+are byte ranges, so files are spliced or copied whole, and unchanged tensors are never parsed. A
+table that was split over several ranks is written as one part; torch shards it again on loading.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DistributedCheckpoint(Container):
     @classmethod
     def open(cls, path: Path) -> DistributedCheckpoint:
         """Read and check the metadata; no tensor is read."""
-        files = _scan(path)  # first, so that a change while the metadata is read is noticed
+        files = _scan(path)  # before the metadata is read, so that a later change is detected
         try:
             metadata = Metadata.read(path)
             pieces = require_fitting(path, metadata.pieces)
@@ -73,7 +73,7 @@ class DistributedCheckpoint(Container):
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Nothing: torch's metadata has no field for it."""
+        """Always empty: torch's metadata has no field for free-form strings."""
         return {}
 
     def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> DistributedCheckpoint:
@@ -142,14 +142,14 @@ class DistributedCheckpoint(Container):
         return self._files[piece.file].read(piece.begin, piece.end - piece.begin)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how much is written at most, as if nothing could be linked."""
+        """Return an upper bound of the bytes written: every file is counted as copied."""
         total = sum(file.size for file in self._files.values())
         return total + self.growth(shapes, per_tensor=4096)
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
-        """Make a folder in which only `changes` differ; there is no place for `metadata`."""
+        """Make a folder in which only `changes` differ; `metadata` cannot be stored."""
         del metadata
         self.require_convertible(changes)
         new = {name: self._saved(name, array) for name, array in changes.items()}
@@ -192,7 +192,7 @@ class DistributedCheckpoint(Container):
         moved: dict[int, tuple[str, int, int]],
         done: set[str],
     ) -> Iterator[Segment]:
-        """Copy a file with the first part of a changed tensor replaced and its others left out."""
+        """Copy a file; replace the first part of a changed tensor and omit its other parts."""
         position, written = 0, 0
         for piece in mine:
             yield CopyRange(position, piece.begin - position)
@@ -211,7 +211,7 @@ class DistributedCheckpoint(Container):
 
 
 def _scan(folder: Path) -> dict[str, SourceFile]:
-    """Look at every file of the folder; a pipe, or a link that leads out of it, is refused."""
+    """List every file of the folder; refuse pipes, and links to files outside of it."""
     paths = sorted(path for path in folder.rglob("*") if not path.is_dir())
     names = [path.relative_to(folder).as_posix() for path in paths]
     return {name: SourceFile.of(require_inside(folder, name)) for name in names}

@@ -34,7 +34,7 @@ def read_entry(data: bytes, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     _require_little_endian(file, records)
     tree = find_tensors(walk(read_record(file, records["data.pkl"], _LARGEST_PICKLE)))
     if list(tree.tensors) != ["tensor"] or tree.others:
-        raise ContainerError("it holds something else than one tensor.")
+        raise ContainerError("it holds something other than one tensor.")
     ref = tree.tensors["tensor"]
     if ref.dtype != dtype or ref.shape != shape or ref.lazy:
         raise ContainerError(

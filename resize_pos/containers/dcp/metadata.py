@@ -1,9 +1,9 @@
 """The `.metadata` of a torch distributed checkpoint: a pickle, read without running anything.
 
-torch's own reader unpickles this file, and a pickle can call whatever it names. Here the opcodes
-are walked symbolically (`containers/pickle`). The result consists of our own values only, and they
-are checked field by field. The new metadata is a pickle written from these values, so that nothing
-that was not understood reaches the output.
+torch's own reader unpickles this file, and a pickle can call any function that it names. Here the
+opcodes are walked symbolically (`containers/pickle`). The result contains only our own value types,
+and every field is checked. The new metadata is a pickle written from these values. So the output
+contains nothing that was not checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BEFORE_2_3 = "torch.distributed._shard.sharded_tensor.metadata"  # where some c
 _PATHS = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath"})
 _PATHS |= {"WindowsPath", "PureWindowsPath"}
 
-# Everything that the metadata of a checkpoint names.
+# Every class and function that the metadata of a checkpoint may name.
 _CLASSES: Mapping[str, frozenset[str]] = {
     f"{_TORCH}.metadata": frozenset(
         {
@@ -81,7 +81,7 @@ class Piece:
 
     number: int  # in the order of the metadata
     name: str
-    offsets: tuple[int, ...] | None  # of the chunk; None: it is no tensor
+    offsets: tuple[int, ...] | None  # of the chunk; None: the entry is not a tensor
     file: str
     begin: int
     end: int
@@ -139,10 +139,10 @@ class Metadata:
         shapes: Mapping[str, tuple[int, ...]],
         moved: Mapping[int, tuple[str, int, int]],
     ) -> bytes:
-        """Write the metadata for new shapes, each in one piece, and new places of the pieces.
+        """Write the metadata for tensors of new shapes (one piece each) and for moved pieces.
 
-        `moved` gives file, begin and length by the piece's number. A piece of a changed tensor that
-        is not in it is left out.
+        `moved` maps a piece's number to its file, begin and length. A piece of a changed tensor
+        that is not in `moved` is removed.
         """
         tensors = _pairs(self._content["state_dict_metadata"], "the list of tensors")
         places = _pairs(self._content["storage_data"], "the list of entries")
@@ -171,7 +171,7 @@ class Metadata:
 
 
 def require_fitting(folder: Path, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Compare the pieces with the files; return them in the order in which they lie."""
+    """Check that the pieces fit the files; return them ordered by file and position."""
     sizes: dict[str, int] = {}
     for piece in pieces:
         name = require_bare(piece.file, METADATA)
@@ -210,7 +210,7 @@ def _pairs(value: Plain, what: str) -> Pairs:
 
 
 def _state(value: Plain, cls: str, what: str) -> dict[str, Plain]:
-    """Give the attributes of an object of one class."""
+    """Return the attributes of an object of one class."""
     _require(isinstance(value, Instance) and value.cls.name == cls, what)
     assert isinstance(value, Instance)
     state = value.state.string_keys() if isinstance(value.state, Pairs) else None
@@ -292,7 +292,7 @@ def _size(numbers: tuple[int, ...]) -> Call:
 
 
 def _with(value: Plain, **attributes: Plain) -> Instance:
-    """Give the same object with other attributes."""
+    """Return the same object with other attributes."""
     assert isinstance(value, Instance)
     assert isinstance(value.state, Pairs)
     state = {**(value.state.string_keys() or {}), **attributes}

@@ -23,19 +23,19 @@ _placed: list[Path] = []
 def placed() -> tuple[Path, ...]:
     """Return the targets that this process has put in place, in order.
 
-    Whoever reports an interrupt asks this: a target that was renamed into place stays there.
+    Used in the message after an interrupt: a target that was renamed into place stays there.
     """
     return tuple(_placed)
 
 
 def output_error(path: Path, error: OSError) -> OutputError:
-    """Put into words why the system refused to write `path`."""
+    """Return an error that says why the system refused to write `path`."""
     reason, hint = cause(error)
     return OutputError(f"{path}: cannot be written: {reason}.", hint)
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder that is missing, is no folder, or in which no file can be made."""
+    """Refuse a folder that is missing, is not a folder, or is not writable."""
     try:
         mode = folder.stat().st_mode
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
 
 
 def require_space(folder: Path, needed_bytes: int) -> None:
-    """Refuse to start what the disk cannot hold."""
+    """Raise if the disk does not have enough free space."""
     try:
         usage = shutil.disk_usage(folder)
     except OSError as error:
@@ -100,9 +100,9 @@ def staged(
 ) -> Iterator[Path]:
     """Yield a fresh path beside `target`; rename it there on success, remove it on any failure.
 
-    An existing target is refused unless `force`; then it is replaced in one step, and only after
-    the new bytes have reached the disk. A folder is replaced by a folder only, a device never. A
-    new target reaches the disk when the system writes it, or before the rename with `durable`.
+    An existing target is refused unless `force`. With `force` it is replaced atomically, after the
+    new bytes are synced to the disk. Only a folder replaces a folder; a device is never replaced.
+    A new target is synced before the rename only with `durable`.
     """
     require_writable(target.parent)
     sweep(target.parent)
@@ -121,7 +121,7 @@ def staged(
         if written is not None and _identity(target) == written:
             _placed.append(target)  # interrupted just after the rename
         if isinstance(error, OutputError) and stage.name in error.message:
-            # The stage is gone; the name that the user knows is the target's.
+            # The stage is removed; the message names the target, which the user knows.
             message = error.message.replace(stage.name, target.name)
             raise OutputError(message, error.hint) from error
         if isinstance(error, OSError) and _concerns(error, stage):
@@ -158,7 +158,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _concerns(error: OSError, stage: Path) -> bool:
-    """Tell whether an error is about the stage or a file in it; one without a name is, too."""
+    """Return whether an error is about the stage or a file in it, or names no file."""
     if not isinstance(error.filename, str | bytes | os.PathLike):
         return True
     path = Path(os.fsdecode(error.filename))
@@ -185,11 +185,11 @@ def require_replaceable(folder: Path) -> None:
 
 
 def replace_folder(stage: Path, target: Path) -> None:
-    """Swap `stage` into the place of `target` and delete what was there.
+    """Replace the folder `target` by `stage` and delete the old content.
 
-    Linux exchanges the two names in one step. Elsewhere the old folder is moved aside first, and
-    back again if the new one cannot take its place. If the process dies between the two renames,
-    the next run moves the old folder back.
+    Linux exchanges the two names atomically. Elsewhere the old folder is moved aside first, and
+    moved back if the new one cannot be renamed. If the process dies between the two renames, the
+    next run moves the old folder back.
     """
     from resize_pos.containers.io.rename import exchange  # imports ctypes
 

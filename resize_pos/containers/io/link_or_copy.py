@@ -9,7 +9,7 @@ from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, write_spliced
 from resize_pos.core.errors import ContainerError
 
-# With --link, smaller files are copied all the same: a link saves nothing there, and an edit of the
+# With --link, smaller files are still copied: a link would save almost nothing, and an edit of the
 # new README would also change the source's.
 LINK_FROM = 1 << 20
 
@@ -17,10 +17,10 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 def link_or_copy(source: SourceFile, target: Path, *, link: bool) -> bool:
-    """Bring one unchanged file to `target`; return whether it became a hard link.
+    """Copy or link one unchanged file to `target`; return whether it became a hard link.
 
-    A copy shares its blocks with the source where the file system can do that (XFS, btrfs). A
-    symbolic link is never hard-linked: it leads into the cache of the hub, which others use.
+    A copy shares its blocks with the source if the file system supports it (XFS, btrfs). A file
+    behind a symbolic link is always copied: it is in the hub's cache, which other programs use.
     """
     if link and source.size >= LINK_FROM and not source.path.is_symlink():
         source.require_unchanged()

@@ -1,7 +1,7 @@
 """Renames that the standard library lacks: one that never replaces, and one that exchanges.
 
-`os.rename` replaces silently on POSIX. Asking first whether the target exists leaves a moment in
-which another program can create it.
+`os.rename` replaces silently on POSIX. A check before the rename is a race: another program can
+create the target in between.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _UNSUPPORTED = frozenset(
 def rename_new(stage: Path, target: Path) -> None:
     """Rename `stage` to `target`; raise `FileExistsError` if anything has that name.
 
-    Linux has a system call for it. Elsewhere a file gets a second name, which fails if the name is
-    taken, and loses its first one. Where hard links are missing, too (FAT, some network disks), the
-    name is looked up just before the rename: a target that another program creates in between is
-    replaced. For a folder that fallback replaces an empty folder at most.
+    Linux has a system call for it. Elsewhere we make a hard link, which fails if the name is taken,
+    and remove the old name. Without hard links (FAT, some network disks) we fall back to a check
+    just before the rename; then a target that another program creates in between is replaced. For
+    a folder, this fallback can replace only an empty folder.
     """
     if _renameat2(stage, target, _NOREPLACE):
         return
@@ -40,7 +40,7 @@ def rename_new(stage: Path, target: Path) -> None:
             if isinstance(error, OSError) and error.errno not in _UNSUPPORTED:
                 raise
         else:
-            # The target is in place. A stage that stays is removed by the next run.
+            # The target is in place. If the stage cannot be removed, the next run removes it.
             with contextlib.suppress(OSError):
                 stage.unlink()
             return
@@ -49,18 +49,18 @@ def rename_new(stage: Path, target: Path) -> None:
     try:
         stage.rename(target)  # on Windows this refuses to replace
     except OSError as error:
-        if error.errno == errno.ENOTEMPTY:  # what a folder is told that is in the way
+        if error.errno == errno.ENOTEMPTY:  # the error if a non-empty folder has that name
             raise FileExistsError(*error.args) from error
         raise
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Swap two names in one step; False where the system cannot."""
+    """Swap two names atomically; return False if the system does not support it."""
     return _renameat2(first, second, _EXCHANGE)
 
 
 def _renameat2(first: Path, second: Path, flag: int) -> bool:
-    """Call Linux's renameat2; False where it is missing or does not know the flag."""
+    """Call Linux's renameat2; return False if it or the flag is not supported."""
     if not sys.platform.startswith("linux"):
         return False
     try:

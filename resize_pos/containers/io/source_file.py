@@ -19,7 +19,7 @@ from resize_pos.core.fast_dataclass import dataclass
 
 TRUNCATED = "The file looks truncated; download or copy it again."
 
-# Not blocking: a pipe that takes the place of the file after the first look must not hang the run.
+# Non-blocking: the run must not hang if the file was replaced by a pipe after the first check.
 _FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_BINARY", 0)
@@ -30,7 +30,7 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A regular file, and what identified it when it was first looked at."""
+    """A regular file, and its identity (inode, time, size) when it was first seen."""
 
     path: Path
     size: int
@@ -38,7 +38,7 @@ class SourceFile:
 
     @classmethod
     def of(cls, path: Path) -> SourceFile:
-        """Look at a file without opening it; anything but a regular file is refused."""
+        """Record the identity of a file without opening it; refuse anything but a regular file."""
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -66,7 +66,7 @@ class SourceFile:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file for a parser; errors of the parser get the file's name put before them."""
+        """Open the file for a parser; add the file's name to the parser's errors."""
         with (
             self.handle() as descriptor,
             self.naming(),
@@ -76,7 +76,7 @@ class SourceFile:
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
-        """Put the file's name before errors that state only a fact."""
+        """Add the file's name to errors that do not name it."""
         try:
             yield
         except OSError as error:
@@ -105,7 +105,7 @@ class SourceFile:
                 done += count
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is no longer what was first looked at."""
+        """Refuse a file whose identity has changed since it was first seen."""
         with self.handle():
             pass
 

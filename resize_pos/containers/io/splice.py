@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PAGE = 4096
-# The kernel copies in pieces of this size, and its page cache stores each in the largest units that
-# fit. If pieces begin at a multiple of it in both files, the copy is a third faster.
+# The kernel copies in pieces of this size, and its page cache stores each piece in the largest
+# units that fit. If pieces begin at a multiple of it in both files, the copy is a third faster.
 STRIDE = 1 << 16
 _WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more than it saves
 
-_BLOCK = 1 << 20  # the buffered copy: all the memory that a checkpoint of any size costs
+_BLOCK = 1 << 20  # buffer of the fallback copy; memory does not grow with the checkpoint
 _CHUNK = 1 << 28  # one call into the kernel, short enough to be interrupted
 # The most that one call copies, and what cp asks for. After such a call, pieces begin one page
-# before a stride, and the page cache takes them in smaller units. That is wanted: the kernel runs
-# out of large units after some GB, and a plain copy of 5 GB then took 7 s instead of 2.5 s.
+# before a stride, and the page cache stores them in smaller units. This is intended: the kernel
+# runs out of large units after some GB, and a copy of 5 GB then took 7 s instead of 2.5 s.
 _LONGEST = (1 << 31) - PAGE
-_FAST = 1 << 29  # bytes per second from which on calls may be that long
+_FAST = 1 << 29  # bytes per second; only above this speed are calls that long
 
-# The file system or the kernel cannot copy this way. EIO is among them because some network file
-# systems answer with it; when the disk itself is broken, the buffered copy meets the error again.
+# Errors which mean that the file system or the kernel cannot copy this way. EIO is included because
+# some network file systems return it. If the disk is broken, the buffered copy raises it again.
 _UNSUPPORTED = frozenset(
     {errno.EACCES, errno.EBADF, errno.EINVAL, errno.EIO, errno.EISDIR, errno.ENODEV, errno.ENOSYS}
     | {errno.ENOTSOCK, errno.EOPNOTSUPP, errno.EOVERFLOW, errno.EPERM, errno.ETXTBSY, errno.EXDEV}
@@ -44,7 +44,7 @@ _UNSUPPORTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CopyRange:
-    """Bytes of the source, copied without being read."""
+    """A range of the source, copied by the kernel."""
 
     offset: int
     length: int
@@ -70,7 +70,7 @@ Segment = CopyRange | NewBytes | LaterBytes
 
 
 def congruence(length: int) -> int:
-    """Return the unit by which a range should move: by a multiple of it, the copy is fastest."""
+    """Return the unit of a shift: a range that moves by a multiple of it is copied fastest."""
     return STRIDE if length >= _WORTH_A_STRIDE else PAGE
 
 
@@ -89,12 +89,12 @@ def write_spliced(source: SourceFile, stage: Path, segments: Iterable[Segment]) 
             mode = stat.S_IMODE(os.fstat(source_handle).st_mode) & 0o777
             with _created(stage, mode) as stage_handle:
                 return _Splicer(source.path, source_handle, stage_handle).run(segments)
-    except OSError as error:  # whatever concerns the source has been put into words already
+    except OSError as error:  # errors of the source were already converted
         raise output_error(stage, error) from error
 
 
 class _Splicer:
-    """One run: two open files, and the ways to copy that have not failed so far."""
+    """One run: two open files, and the copy methods that have not failed yet."""
 
     def __init__(self, source: Path, source_handle: int, stage_handle: int) -> None:
         self._path = source
@@ -103,7 +103,7 @@ class _Splicer:
         self._written = 0
         self._chunk = _CHUNK
         self._later: list[tuple[int, LaterBytes]] = []  # with their offsets
-        self._awaited: dict[Callable[[], bool], LaterBytes] = {}  # one for each work that may fail
+        self._awaited: dict[Callable[[], bool], LaterBytes] = {}  # one per computation
         self._movers = [*_kernel_movers(), self._move_buffered]
 
     def run(self, segments: Iterable[Segment]) -> int:
@@ -132,8 +132,8 @@ class _Splicer:
             _write_all(self._stage, data.cast("B"))
 
     def _copy(self, offset: int, end: int) -> None:
-        # A file system that shares blocks instead of copying them can share whole blocks only. If
-        # both files reach the start of a block together, the first call copies up to there.
+        # A file system can share only whole blocks. If both files reach the start of a block at the
+        # same point, the first call copies up to there, so that the rest can be shared.
         congruent = [unit for unit in (STRIDE, PAGE) if offset % unit == self._written % unit]
         until = offset + -offset % congruent[0] if congruent else offset
         while offset < end:
@@ -152,7 +152,7 @@ class _Splicer:
                     f"{self._path.name}: ends at byte {size}, but bytes up to {end} were expected.",
                     "The file changed while it was being copied; try again when it is complete.",
                 )
-            if moved == 0:  # some file systems say this instead of an error
+            if moved == 0:  # some file systems return 0 instead of an error
                 self._movers.pop(0)
             offset += moved
             self._written += moved
@@ -161,7 +161,7 @@ class _Splicer:
         while True:
             try:
                 return self._movers[0](self._source, self._stage, offset, count)
-            except InterruptedError:  # unlike read and write, these are not resumed by Python
+            except InterruptedError:  # Python retries read and write, but not these calls
                 continue
             except OSError as error:
                 if len(self._movers) == 1 or error.errno not in _UNSUPPORTED:
@@ -185,7 +185,7 @@ class _Splicer:
 
 
 def _kernel_movers() -> Iterator[_Mover]:
-    # Looked up by name, for neither exists everywhere; both append where the stage file stands.
+    # Looked up by name, because not every system has them; both append at the stage's position.
     copy_file_range = getattr(os, "copy_file_range", None)
     if copy_file_range is not None:
         yield lambda source, stage, offset, count: int(
@@ -220,7 +220,7 @@ def _created(path: Path, mode: int) -> Iterator[int]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags, 0o600)
     try:
-        # File systems without permission bits refuse; the bytes matter more.
+        # File systems without permission bits raise an error here. It is ignored.
         with contextlib.suppress(OSError, AttributeError):
             os.fchmod(handle, mode)
         yield handle

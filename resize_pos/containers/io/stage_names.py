@@ -1,4 +1,4 @@
-"""Names of unfinished outputs: they tell who writes them, so that abandoned ones can be removed."""
+"""Names of unfinished outputs. A name identifies its writer, so abandoned ones can be removed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ OLD_SUFFIX = ".resize-pos-old"  # a folder that was moved aside and is about to 
 
 _LONGEST_STEM = 200  # bytes; with dot, writer, random part and suffix it stays within 255
 
-# .NAME.PLACE-PROCESS-START-RANDOM: the name identifies the writer. No lock is needed, which some
-# network file systems do not have.
+# .NAME.PLACE-PROCESS-START-RANDOM: the name identifies the writer. So no file lock is needed, which
+# some network file systems do not support.
 _WRITER = re.compile(
     r"\.(?P<target>.+)\.(?P<place>[0-9a-f]{8})-(?P<process>[0-9a-f]+)-(?P<start>[0-9a-f]+)"
     rf"-[0-9a-f]{{8}}(?:{re.escape(PART_SUFFIX)}|{re.escape(OLD_SUFFIX)})",
     re.DOTALL,
 )
 
-# Whether a process on another machine lives cannot be asked. A living one changes its stage every
-# few seconds.
+# We cannot ask whether a process on another machine is running. A running one changes its stage
+# every few seconds.
 ABANDONED_AFTER = 3600.0
 
-# Zombie and dead: such a process keeps its number until its parent asks how it ended, but it does
-# not write any more.
+# Zombie and dead: such a process keeps its pid until its parent reads its exit status, but it no
+# longer writes.
 _ENDED = frozenset("ZXx")
 
-# A batch writes thousands of outputs into one folder: listing it for each would be quadratic.
+# A batch writes thousands of outputs into one folder. Listing it for each would be quadratic.
 _SWEEP_AGAIN_AFTER = 60.0
 _swept: dict[str, float] = {}
 
@@ -59,7 +59,7 @@ def staged_bytes(target: Path) -> int:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what dead processes left in a folder, unless this process did so a moment ago."""
+    """Remove what dead processes left in a folder, unless this process just did so."""
     key, now = str(folder.absolute()), time.monotonic()
     if now - _swept.get(key, float("-inf")) > _SWEEP_AGAIN_AFTER:
         _swept[key] = now
@@ -90,10 +90,10 @@ def remove_abandoned(folders: Iterable[Path]) -> list[Path]:
 
 
 def is_abandoned(stage: Path) -> bool:
-    """Tell whether nobody will finish a stage.
+    """Return whether the writer of a stage is gone.
 
-    A writer on this machine, since it was last started, is looked up by its process number. A stage
-    from elsewhere is abandoned when nothing in it has changed for an hour.
+    If it was written on this machine since its last boot, the writer is looked up by pid. Any other
+    stage is abandoned if nothing in it has changed for an hour.
     """
     writer = _WRITER.fullmatch(stage.name)
     if writer is not None and writer["place"] == _place() and os.name == "posix":
@@ -103,7 +103,7 @@ def is_abandoned(stage: Path) -> bool:
 
 
 def remove_stage(stage: Path) -> None:
-    """Remove a file or folder that was being written; it is no error if it is gone."""
+    """Remove a file or folder that was being written, if it still exists."""
     with contextlib.suppress(OSError):
         if stage.is_dir() and not stage.is_symlink():
             shutil.rmtree(stage, ignore_errors=True)
@@ -122,7 +122,7 @@ def _stages(folder: Path) -> list[Path]:
 
 
 def _target(stage: Path) -> Path | None:
-    """Return what a stage was to become; None if its name is cut off, or made by somebody else."""
+    """Return the target of a stage; None if the name was shortened or is not one of ours."""
     writer = _WRITER.fullmatch(stage.name)
     if writer is None or len(os.fsencode(writer["target"])) >= _LONGEST_STEM - 3:
         return None
@@ -154,7 +154,7 @@ def _place() -> str:
 
 
 def _started(process: int) -> int | None:
-    """Return when a process started, in ticks since boot; its number may have been used before."""
+    """Return when a process started, in ticks since boot, because pids are reused."""
     return _start(_status(process))
 
 
@@ -175,7 +175,7 @@ def _lives(process: int, started: int) -> bool:
 
 
 def _status(process: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; nothing where there is no /proc."""
+    """Return the fields of /proc/PID/stat from the state on; empty if there is no /proc."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The zip archive around numpy arrays: members are copied as they are, changed ones packed."""
+"""The zip archive around numpy arrays: unchanged members are copied, changed ones are packed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from resize_pos.core.fast_dataclass import dataclass
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
-# What `zipfile` raises for a directory that is damaged; offsets may be beyond any file.
+# What `zipfile` raises for a damaged directory, including offsets beyond the end of the file.
 DAMAGES = (
     *(zipfile.BadZipFile, struct.error, ValueError, EOFError),
     *(NotImplementedError, OverflowError),
@@ -40,7 +40,7 @@ LONGEST_COMMENT = LIMIT16
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of the archive, and the range that it takes: header, data, and what follows."""
+    """One file of the archive, and its byte range: header, data, and any bytes up to the next."""
 
     info: zipfile.ZipInfo
     begin: int
@@ -48,7 +48,7 @@ class Member:
 
 
 def read_members(file: BinaryIO) -> tuple[list[Member], bytes]:
-    """Read the directory, in the order in which the members lie, and the archive's comment."""
+    """Return the members, ordered by their position in the file, and the archive's comment."""
     try:
         with zipfile.ZipFile(file) as archive:
             infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
@@ -72,7 +72,7 @@ def read_members(file: BinaryIO) -> tuple[list[Member], bytes]:
 def lay_out(
     members: Sequence[Member], new: Mapping[str, bytes], comment: bytes
 ) -> Iterator[Segment]:
-    """Return the segments of a new archive; new content is packed as the old one was."""
+    """Return the segments of a new archive; new content uses the old compression method."""
     directory, position = [], 0
     for member in members:
         info = member.info

@@ -1,8 +1,8 @@
-"""NumPy archives, in which JAX models are published: one .npy member per tensor.
+"""NumPy archives: one .npy member per tensor. JAX models are published in this format.
 
 No member is ever unpickled: an array of Python objects is copied as it is and cannot be a table.
-The record of a conversion goes into the archive's comment, because a loader would take another
-member for a tensor. A comment that another program wrote is left alone.
+The record of a conversion is stored in the archive's comment, because a loader would read an
+additional member as a tensor. A comment that another program wrote is not changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_UNPACKED, _MOST_RATIO = 32 << 20, 10  # bytes, and times the packed size
 _LONGEST_HEADER = 1 << 16
 _DESCR = re.compile(r"(?P<order>[<>|=])(?P<kind>[a-zA-Z])(?P<bytes>\d+)")
 
-# JAX saves bfloat16 as two bytes without a meaning; no other type of two bytes is saved so.
+# JAX saves bfloat16 as untyped two-byte values (V2). No other two-byte type is saved that way.
 _NAMES: Mapping[str, str] = {
     "V2": "BF16",
     "f8": "F64",
@@ -122,7 +122,7 @@ class NpzFile(FileContainer):
         return whole if whole.flags.writeable else whole.copy()
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the file becomes at most, as if new content could not be compressed."""
+        """Return an upper bound of the output size: new content is counted uncompressed."""
         total = self.source.size + LONGEST_COMMENT
         for name, shape in shapes.items():
             array = self._array(name)
@@ -194,7 +194,7 @@ class NpzFile(FileContainer):
 
 
 def holds_arrays(path: Path) -> bool:
-    """Tell whether a zip archive holds members that are named like arrays."""
+    """Return whether a zip archive holds members that are named like arrays."""
     try:
         with SourceFile.of(path).open() as file, zipfile.ZipFile(file) as archive:
             return any(name.endswith(_SUFFIX) for name in archive.namelist())

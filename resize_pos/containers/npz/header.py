@@ -11,8 +11,8 @@ _TEXT = re.compile(r"""(['"])([^'"\\]{0,64})\1""")
 _BOOLEAN = re.compile(r"True|False")
 _SHAPE = re.compile(r"\(([0-9L,\s]{0,4096})\)")
 _NEXT = re.compile(r"\s*,?\s*")
-_COUNT = re.compile(r"\s*([0-9]{1,19})L?\s*")  # Python 2 wrote an L
-_MOST_AXES = 64  # as numpy has them
+_COUNT = re.compile(r"\s*([0-9]{1,19})L?\s*")  # Python 2 wrote an L after long integers
+_MOST_AXES = 64  # the limit of numpy
 
 
 def parse_header(text: str) -> tuple[str | None, bool, tuple[int, ...]]:
@@ -34,7 +34,7 @@ def parse_header(text: str) -> tuple[str | None, bool, tuple[int, ...]]:
             raise ContainerError(f"its {key[2]} {shown!r} makes no sense.")
         found[key[2]] = value[value.re.groups]
         after = _NEXT.match(text, value.end())
-        assert after is not None  # it matches nothing, too
+        assert after is not None  # the pattern also matches the empty string
         position = after.end()
         if "," not in after[0] and text[position : position + 1] != "}":
             raise _unknown()

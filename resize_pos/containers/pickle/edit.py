@@ -1,9 +1,9 @@
 """Change a pickle without building it: new numbers and strings in the opcode stream.
 
-Every edit keeps the memo intact. A value that is replaced or removed may be fetched again later in
-the stream; then its first later reader writes it instead. Protocol 4 and up number the memo by
-counting: there a replaced value is pushed as before and popped, and when something is removed, the
-numbers are written out and the frames, which are optional, are left away.
+Every edit keeps the memo valid. If a replaced or removed value is fetched again later, the first
+later fetch is replaced by the value itself. From protocol 4 on, memo entries are numbered by
+counting. So a replaced value is still pushed, then popped. If a value is removed, the memo
+numbers are written explicitly, and the frames are omitted, because they are optional.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class PickleEditor:
         self._pickle = pickle
         self._walked = walked
         self._edits: list[tuple[int, int, bytes]] = []
-        self._dead: list[tuple[int, int]] = []  # ranges whose opcodes are gone
-        self._orphans: list[Cell] = []  # what was put there, and is read elsewhere
+        self._dead: list[tuple[int, int]] = []  # ranges whose opcodes are removed
+        self._orphans: list[Cell] = []  # memo entries put in those ranges and fetched elsewhere
         self._pops = walked.counts_memo or bool(walked.frames)
         self._removed: list[tuple[int, int]] = []
 
     def replace(self, ref: Ref, encoded: bytes) -> None:
-        """Push something else in the place of a value."""
+        """Push `encoded` instead of a value."""
         cells = [] if isinstance(ref, Got) else [c for c in ref.cells or [] if c.gets]
         if cells and self._pops:
             self._edit(cells[-1].end, cells[-1].end, _POP + encoded)
@@ -107,9 +107,9 @@ class PickleEditor:
         self._bury(ref.start, ref.end, cells)
 
     def replace_ints(self, ref: Ref, numbers: tuple[int, ...]) -> None:
-        """Change the numbers of a tuple; one that others read, too, is written anew for this one.
+        """Change the numbers of a tuple; if the tuple is shared, write a new one for this place.
 
-        Numbers are changed one by one, for a frame may begin between them.
+        Numbers are changed one by one, because a frame may begin between them.
         """
         items, value = sequence_of(ref), value_of(ref)
         shared = isinstance(ref, Got) or any(cell.gets for cell in value.cells or [])
@@ -120,7 +120,7 @@ class PickleEditor:
             self._edit(item.start, item.end, encode_int(number))
 
     def remove(self, entry: PickledItem) -> None:
-        """Take a key and its value out of a mapping; before anything is replaced."""
+        """Remove a key and its value from a mapping; call this before any replacement."""
         self._pops = False
         end = entry.end if entry.lone is None else entry.lone
         self._removed.append((entry.start, end))
@@ -128,11 +128,11 @@ class PickleEditor:
         self._bury(entry.start, end, inside)
 
     def delete(self, ref: Ref) -> None:
-        """Take an item out of a tuple that is written with a mark."""
+        """Remove an item from a tuple that is written with a MARK opcode."""
         self.replace(ref, b"")
 
     def result(self) -> bytes:
-        """Give the edited pickle."""
+        """Return the edited pickle."""
         self._relocate()
         more = self._written_out() if self._removed else self._frame_edits()
         left = [edit for edit in self._edits if not self._is_removed(edit[0])]
@@ -141,14 +141,14 @@ class PickleEditor:
         position = 0
         for start, end, encoded in edits:
             if start < position:
-                raise ContainerError(f"two changes meet at byte {start} of the pickle.")
+                raise ContainerError(f"two changes overlap at byte {start} of the pickle.")
             parts += [self._pickle[position:start], encoded]
             position = end
         return b"".join([*parts, self._pickle[position:]])
 
     def _edit(self, start: int, end: int, encoded: bytes) -> None:
         if any(start <= frame < end for frame, _ in self._walked.frames):
-            raise ContainerError(f"a frame begins inside of the value at byte {start}.")
+            raise ContainerError(f"a frame begins inside the value at byte {start}.")
         self._edits.append((start, end, encoded))
 
     def _bury(self, start: int, end: int, cells: list[Cell]) -> None:
@@ -156,7 +156,7 @@ class PickleEditor:
         self._orphans += cells
 
     def _relocate(self) -> None:
-        """Let the first surviving reader of a value that is gone write it, and put it again."""
+        """Write each removed value at its first remaining fetch, and put it into the memo there."""
         for cell in self._orphans:
             reader = next((got for got in cell.gets if not self._is_dead(got)), None)
             if reader is None:
@@ -177,7 +177,7 @@ class PickleEditor:
         return any(start <= got.start < end for start, end in self._dead)
 
     def _written_out(self) -> Iterator[tuple[int, int, bytes]]:
-        """Take out what is to be removed, number the memo explicitly, and leave the frames away."""
+        """Drop the removed ranges, number the memo explicitly, and omit the frames."""
         for start, end in self._removed:
             yield start, end, b""
         rest = [(c.start, c.end, encode_put(c.index)) for c in self._walked.cells]

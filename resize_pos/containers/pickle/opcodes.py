@@ -1,7 +1,7 @@
-"""The opcodes of a pickle, one after the other: what each is called, says, and where it lies.
+"""The opcodes of a pickle, one after the other: name, argument, begin and end of each.
 
-`pickletools` knows them all. Those that torch writes thousands of are decoded here, which saves its
-import and a part of the walk; the rest, and whatever looks odd, is left to it.
+The opcodes that torch writes by the thousand are decoded here, which saves the import of
+`pickletools` and a part of the walk. For all others, and for malformed ones, `pickletools` is used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NAMED = ord("c")
 
 
 def read_opcodes(pickle: bytes | BinaryIO) -> Iterator[Opcode]:
-    """Give each opcode up to STOP; what cannot be read raises what `pickletools` raises."""
+    """Yield each opcode up to STOP; raise the same errors as `pickletools`."""
     return _of_bytes(pickle) if isinstance(pickle, bytes) else _of_file(pickle)
 
 
@@ -87,7 +87,7 @@ def _of_bytes(pickle: bytes) -> Iterator[Opcode]:
         else:
             operation = (code == _NAMED and _plainly_named(pickle, start)) or _slowly(pickle, start)
         if operation[3] > size:
-            operation = _slowly(pickle, start)  # which will say what is missing
+            operation = _slowly(pickle, start)  # raises, and says what is missing
         yield operation
         start = operation[3]
     raise ValueError("pickle exhausted before seeing STOP")
@@ -124,7 +124,7 @@ def _opcodes() -> dict[int, pickletools.OpcodeInfo]:
 
 
 def _of_file(pickle: BinaryIO) -> Iterator[Opcode]:
-    """Give the opcodes of a file; where each ends is known when the next one begins."""
+    """Yield the opcodes of a file; the end of each is the begin of the next."""
     import pickletools
 
     pending: tuple[str, Any, int] | None = None
@@ -140,7 +140,7 @@ def _of_file(pickle: BinaryIO) -> Iterator[Opcode]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep `pickletools` from warning of odd escapes in names: the file's business, not ours."""
+    """Suppress the warnings of `pickletools` about invalid escapes in names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield

@@ -1,8 +1,8 @@
 """A walked pickle as plain values: numbers, texts, tuples, lists, and objects by their class name.
 
-The reader states which classes and functions it accepts. Any other name is refused. Nothing is
-imported, called or hashed, and the work is bounded by the size of the pickle: a value that the memo
-repeats is counted every time.
+The caller states which classes and functions are accepted; any other name is refused. Nothing is
+imported, called or hashed. The work is limited by the size of the pickle: a value that is fetched
+from the memo several times is counted every time.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Converter:
     def convert(self, ref: Ref, depth: int) -> Plain:
         self._budget -= 1
         if self._budget < 0:
-            raise ContainerError("it repeats its values more often than any checkpoint.")
+            raise ContainerError("it repeats its values more often than any checkpoint does.")
         if depth > _DEEPEST:
             raise ContainerError(f"it is nested more than {_DEEPEST} levels deep.")
         value = value_of(ref)
@@ -152,9 +152,9 @@ class _Converter:
 
 
 def _is_state(value: Plain) -> bool:
-    """Accept attributes by name, or a tuple that the class itself takes apart.
+    """Accept a dict of attributes, or a tuple that the class itself unpacks.
 
-    A pair is refused: an unpickler sets what its second half names with `setattr`.
+    A pair is refused: an unpickler passes the names in its second item to `setattr`.
     """
     if isinstance(value, Pairs):
         names = value.string_keys()

@@ -1,7 +1,7 @@
 """The result of a symbolic walk over a pickle: values that know where they are written.
 
-Nothing here is ever built: a class is its name, a call is the pair of its callable and arguments.
-A checkpoint has millions of these values, so a list is made only where it gets an item.
+No object of the pickle is built: a class is kept as its name, a call as its callable and arguments.
+A checkpoint has millions of these values, so a list is created only when it gets its first item.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PickledItem:
     value: Ref
     start: int
     end: int
-    lone: int | None  # end of the SETITEM that sets just this one; None: one of a batch
+    lone: int | None  # end of the SETITEM that sets only this item; None: set by SETITEMS
 
 
 @dataclass(slots=True, eq=False)
@@ -107,30 +107,30 @@ class Made(PickledValue):
 
 
 def value_of(ref: Ref) -> PickledValue:
-    """Give the value itself, fetched or not."""
+    """Return the value itself, also if the reference fetches it from the memo."""
     return ref.cell.value if isinstance(ref, Got) else ref
 
 
 def atom_of(ref: Ref) -> object:
-    """Give the content of an atom; `...` for anything else."""
+    """Return the content of an atom; `...` for anything else."""
     value = value_of(ref)
     return value.value if isinstance(value, Atom) else ...
 
 
 def sequence_of(ref: Ref, kind: str = "tuple") -> Sequence[Ref] | None:
-    """Give the items of a tuple (or list, or set); None for anything else."""
+    """Return the items of a tuple (or list, or set); None for anything else."""
     value = value_of(ref)
     return value.items if isinstance(value, PickledSequence) and value.kind == kind else None
 
 
 def global_of(ref: Ref) -> tuple[str, str] | None:
-    """Give module and name of a global; None for anything else."""
+    """Return module and name of a global; None for anything else."""
     value = value_of(ref)
     return (value.module, value.name) if isinstance(value, Global) else None
 
 
 def entries_of(ref: Ref) -> Sequence[PickledItem] | None:
-    """Give the entries of a dict or of a dict-like object; None where there can be none."""
+    """Return the entries of a dict or a dict-like object; None for anything else."""
     value = value_of(ref)
     if isinstance(value, PickledDict):
         return value.entries

@@ -1,8 +1,8 @@
 """A symbolic walk over a pickle's opcodes: no class is imported, nothing is called.
 
-`walk` runs the stack machine of protocols 0–5 on values that only remember where they are written.
-The result is linear in the number of opcodes, whatever the memo refers to, and their number is
-limited by the size of the file: no file takes more memory than a fixed multiple of its size.
+`walk` runs the stack machine of protocols 0–5 on values that only store their position. The size of
+the result is linear in the number of opcodes, however often the memo is used. The number of opcodes
+is limited by the file size. So memory is at most a fixed multiple of the file size.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from resize_pos.core.collection import collection_paused
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
-_ALLOWED = 300_000  # opcodes, memo entries and dict entries of any file; about 100 bytes each
-_BYTES_EACH = 4  # and one more for so many bytes of the file: a tensor with its record has six
+_ALLOWED = 300_000  # opcodes, memo and dict entries allowed in any file; about 100 bytes each
+_BYTES_EACH = 4  # one more is allowed per 4 bytes of the file: a tensor with its record needs 6
 _HIGHEST_INDEX = 2**32  # of the memo
 _HIGHEST_PROTOCOL = 5
 
@@ -55,15 +55,15 @@ class Walked:
     end: int  # the offset after STOP
     protocol: int
     frames: tuple[tuple[int, int], ...]  # offset of each FRAME opcode, and the length it states
-    counts_memo: bool  # MEMOIZE numbers its entries by counting, so none may be taken away
+    counts_memo: bool  # MEMOIZE numbers entries by counting, so none may be removed
     persistent: tuple[Persistent, ...]  # every storage reference, named or not
     cells: tuple[Cell, ...]  # every entry that the memo ever had
 
 
 def walk(pickle: bytes | BinaryIO, size: int | None = None) -> Walked:
-    """Walk one pickle from its first opcode to STOP; offsets are those of the bytes or the file.
+    """Walk one pickle from its first opcode to STOP; offsets are relative to the bytes or file.
 
-    `size` is that of the file in which the pickle lies. It limits how many opcodes are accepted.
+    `size` is the size of the file that contains the pickle. It limits the number of opcodes.
     """
     if size is None:
         size = len(pickle) if isinstance(pickle, bytes) else 0
@@ -82,7 +82,7 @@ class _EmptyStack(Exception):
     """An opcode needs more values than there are."""
 
 
-# What the reader of opcodes raises.
+# The exceptions that the opcode reader raises.
 _UNREADABLE = (ValueError, struct.error, EOFError, OverflowError, LookupError)
 _Handler = Callable[[Any, int, int], None]
 
@@ -122,7 +122,7 @@ class _Machine:
             name, position = self._at
             raise ContainerError(
                 f"not a readable pickle after {name} at byte {position}: {words}.",
-                "The file is damaged, or it is no torch checkpoint.",
+                "The file is damaged, or it is not a torch checkpoint.",
             ) from error
         return Walked(
             root,

@@ -29,7 +29,7 @@ class _Writer:
         self._memo: dict[str | Name, int] = {}
 
     def write(self, value: Plain) -> None:
-        """Write a value and what it holds; `plain_values` bounds how deep that is."""
+        """Write a value and its content; `plain_values` limits the nesting depth."""
         add = self.parts.append
         if value is None or isinstance(value, bool):
             add(_CONSTANTS[value])

@@ -1,4 +1,4 @@
-"""Safetensors files: the header read and validated in full, the data spliced."""
+"""Safetensors files: the whole header is read and validated, the data is spliced."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class SafetensorsFile(FileContainer):
             ) from error
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the file becomes when these tensors take these shapes, at most."""
+        """Return an upper bound of the file size if these tensors get these shapes."""
         spans = self._new_spans(shapes)
         data = max((end for _, end in spans.values()), default=0)
         return 8 + len(self._encode(shapes, spans, {})) + data + congruence(data) + _ALLOWANCE
@@ -108,15 +108,16 @@ class SafetensorsFile(FileContainer):
     ) -> Copied:
         """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it.
 
-        Keys, their order and the order of the data stay. The header is padded with spaces so that
-        the largest untouched range keeps its place within a page, which the kernel copies faster.
+        Keys, their order and the order of the data do not change. The header is padded with spaces
+        so that the largest unchanged range keeps its offset within a memory page. The kernel copies
+        such a range faster.
         """
         for name, array in changes.items():
             require_dtype(array, self.info(name), self.path.name)
         return self.write_early(stage, Promised.kept(changes), metadata)
 
     def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
-        """Do what `write` does, but wait for the new tensors after everything else is written."""
+        """Like `write`, but wait for the new tensors after everything else is written."""
         shapes = changes.shapes
         spans = self._new_spans(shapes)
         encoded = self._encode(shapes, spans, metadata)
@@ -139,11 +140,11 @@ class SafetensorsFile(FileContainer):
 
     def _awaited(self, changes: Promised, name: str) -> memoryview:
         """Wait for a new tensor, and return the bytes that the file stores."""
-        array = changes.wait()[name]  # first: two threads must not import numpy at once
+        array = changes.wait()[name]  # wait first: two threads must not import numpy at once
         return stored_bytes(array, self.tensors[name], self.path.name)
 
     def _new_spans(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-        """Compute the new offsets, in the old order; they count from the first byte of data."""
+        """Compute the new offsets, in the old order, relative to the first byte of data."""
         sizes = {
             name: TensorInfo(name, shape, self.info(name).dtype).nbytes
             for name, shape in shapes.items()
@@ -188,12 +189,12 @@ class SafetensorsFile(FileContainer):
 
 
 def _printable(text: str) -> str:
-    # A file name that is not UTF-8 arrives as lone surrogates, which the format cannot hold.
+    # A file name that is not UTF-8 contains lone surrogates, which the format cannot store.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _padded(length: int, bulk: int, shift: int | None) -> int:
-    """Return the header length at which the largest range keeps its place within a page."""
+    """Return the header length at which the largest range keeps its offset within a page."""
     if shift is not None and shift % 8 == 0:
         return length + (shift - 8 - length) % congruence(bulk)
     return length + -length % 8

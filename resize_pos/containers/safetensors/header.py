@@ -1,6 +1,6 @@
-"""The header of a safetensors file, read and validated in full.
+"""Read a safetensors header and validate all of it.
 
-Errors state the bare fact; `SafetensorsFile.open` puts the file's name before it.
+Errors here do not name the file; `SafetensorsFile.open` adds the name.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
     if length > size - 8:
         raise ContainerError(
             f"the header claims {length} bytes but the file has {size}.",
-            "The file is truncated, or it is no safetensors file.",
+            "The file is truncated, or it is not a safetensors file.",
         )
     if length > LONGEST_HEADER:
         raise ContainerError(
@@ -110,7 +110,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    if len(text) > 20:  # no count of bytes is that long, and int() refuses some
+    if len(text) > 20:  # no byte count has so many digits, and int() refuses very long strings
         raise ContainerError(f"the header has a number with {len(text)} digits.")
     return int(text) if text != "-0" else -0.0
 
@@ -139,7 +139,7 @@ def check_metadata(found: object) -> dict[str, str]:
 def check_tensors(
     header: Mapping[str, Any], available: int
 ) -> tuple[dict[str, TensorInfo], dict[str, tuple[int, int]]]:
-    """Check every entry, and that all together they fill the data exactly."""
+    """Check every entry, and that together they cover the data without gaps or overlaps."""
     tensors, unsorted = {}, {}
     for name, entry in header.items():
         if name != METADATA:
@@ -186,7 +186,7 @@ def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]
     if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise ContainerError(f"data_offsets {show(offsets)} are not a begin and an end.")
     bits = DTYPES[dtype].bits
-    # Checked for empty tensors, too: the other sizes must not exceed what can be addressed.
+    # Empty tensors are checked, too: their other sizes must not exceed the address space.
     if math.prod(size or 1 for size in shape) * bits // 8 > _LARGEST_ARRAY:
         raise ContainerError(f"{dtype} {show(shape)} is larger than any memory.")
     info = TensorInfo(name, tuple(shape), dtype)

@@ -29,7 +29,7 @@ def write_tensors(
     notes: Mapping[str, str],
 ) -> None:
     """Write a file of these tensors; `content` returns the bytes of each."""
-    # Wide elements first, so that each tensor is aligned without holes in between.
+    # Largest element size first: every tensor is then aligned without padding in between.
     order = sorted(infos, key=lambda name: -DTYPES[infos[name].dtype].bits)
     header = _header(infos, order, notes)
 
@@ -44,7 +44,7 @@ def write_tensors(
 def _header(
     infos: Mapping[str, TensorInfo], order: Sequence[str], metadata: Mapping[str, str]
 ) -> bytes:
-    """Write the header of a file whose data lies in `order`, with its length before it."""
+    """Return the header of a file whose data is in `order`, preceded by its length."""
     header: dict[str, Any] = {METADATA: {"format": "pt", **metadata}, **dict.fromkeys(infos)}
     if METADATA in infos:
         raise ContainerError(f"a tensor is called {METADATA}, which the format reserves.")
@@ -55,7 +55,7 @@ def _header(
         offsets = [start, position]
         header[name] = {"dtype": info.dtype, "shape": list(info.shape), "data_offsets": offsets}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
-    body = text.encode("utf-8", "backslashreplace")  # names that are not text arrive as surrogates
+    body = text.encode("utf-8", "backslashreplace")  # names that are not UTF-8 contain surrogates
     body += b" " * (-len(body) % 8)
     if len(body) > LONGEST_HEADER:
         raise ContainerError(

@@ -47,7 +47,7 @@ class Archive:
             pickles = [r.name for r in records if r.name.split("/")[1:] == ["data.pkl"]]
             if len(pickles) != 1:
                 raise ContainerError(
-                    "this zip archive holds no data.pkl, so it is no torch checkpoint."
+                    "this zip archive holds no data.pkl, so it is not a torch checkpoint."
                     if not pickles
                     else f"the archive holds two pickles: {pickles[0]} and {pickles[1]}.",
                 )
@@ -107,7 +107,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizedPickle:
-    """A pickle, and the size of the file in which it lies; equal to another with the same bytes."""
+    """A pickle and the size of its file; two are equal if their bytes are equal."""
 
     data: bytes
     file_size: int

@@ -1,4 +1,4 @@
-"""Rewrite a checkpoint's pickle for tensors of new shapes, and say what its storages become."""
+"""Rewrite a checkpoint's pickle for tensors of new shapes, and return the new storages."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _TRUE, _FALSE = b"\x88", b"\x89"
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The new content of one tensor, contiguous; perhaps it is still being computed."""
+    """The new content of one tensor, contiguous; it may still be computed."""
 
     shape: tuple[int, ...]
     content: NewBytes | LaterBytes
     size: int
-    identity: object  # equal where the content is
+    identity: object  # equal if the content is equal
 
     @classmethod
     def of(cls, shape: tuple[int, ...], data: memoryview) -> Replacement:
-        """Make one of bytes that are there."""
-        import hashlib  # a look at a checkpoint has no use for it
+        """Make a replacement from bytes that are already computed."""
+        import hashlib  # not needed by commands that only read
 
         return cls(shape, NewBytes(data), data.nbytes, hashlib.sha256(data).digest())
 
@@ -49,7 +49,7 @@ class Edited:
     pickle: bytes
     storages: Mapping[str, NewBytes | LaterBytes]  # new content, by key
     added: tuple[str, ...]  # keys that the source does not have
-    removed: frozenset[str]  # keys that nothing refers to any more
+    removed: frozenset[str]  # keys that are no longer used
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ def edit_checkpoint(
     dropped: Collection[str] = (),
     before: Callable[[PickleEditor], None] | None = None,
 ) -> Edited:
-    """Give every changed tensor its new shape, in its own storage or in a new one.
+    """Return every changed tensor its new shape, in its own storage or in a new one.
 
-    `before` may edit the pickle, too: what a format needs besides.
+    `before` is called first, for further edits of the pickle that a format needs.
     """
     editor = PickleEditor(pickle, walked)
     edit = _Edit(editor, walked, tree, dropped)
@@ -117,11 +117,11 @@ def _elements(shape: Iterable[int]) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Fate:
-    """What becomes of one place at which a tensor is written, or fetched from the memo."""
+    """How to edit one place where a tensor is written, or fetched from the memo."""
 
     ref: TensorRef
     place: Ref | None  # None: the call that rebuilds the tensor, edited number by number
-    replacement: Replacement | None  # None: it stays as it was, while others change
+    replacement: Replacement | None  # None: this place stays as it is, while others change
 
 
 class _Edit:
@@ -184,7 +184,7 @@ class _Edit:
         return list(refs.values())
 
     def _key(self, group: list[_Fate]) -> str:
-        """Reuse a storage that nobody else reads; otherwise take a key of its own."""
+        """Reuse the storage if no other tensor reads it; otherwise take a new key."""
         old = group[0].ref.storage.key
         mine = {fate.ref.storage.persistent.start for fate in group if fate.place is None}
         if mine and self._users[old] == mine:
@@ -216,7 +216,7 @@ class _Edit:
 
 
 def _fates(ref: TensorRef, changes: Mapping[str, Replacement]) -> list[_Fate]:
-    """Decide for every name of one tensor; names that go the same way stay one tensor."""
+    """Decide for every name of one tensor; names with the same replacement stay one tensor."""
     owner = next((n for n, place in ref.names if _writes(place, ref)), None)
     own = changes.get(owner) if owner is not None else None
     fates = [_Fate(ref, None, own)] if own is not None else []
@@ -237,7 +237,7 @@ def _same(one: Replacement | None, other: Replacement | None) -> bool:
 
 
 def _view(ref: TensorRef, replacement: Replacement) -> object:
-    """Identify what was one view of one storage and stays equal: it stays tied."""
+    """Identify tensors that were one view and get equal content, so that they stay tied."""
     before = (ref.storage.key, ref.offset, ref.shape, ref.stride, ref.dtype)
     return (*before, replacement.shape, replacement.identity)
 
@@ -247,7 +247,7 @@ def _is_shared(ref: Ref) -> bool:
 
 
 def _written_anew(fate: _Fate, key: str) -> bytes:
-    """Write a tensor a second time where it was fetched from the memo."""
+    """Write a tensor again at a place where it was fetched from the memo."""
     ref, replacement = fate.ref, fate.replacement
     assert fate.place is not None
     untyped = ref.storage.dtype == UNTYPED

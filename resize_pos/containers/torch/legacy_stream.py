@@ -1,6 +1,6 @@
 """Torch's stream format from before 1.6: pickles in a row, then raw storages.
 
-Read without executing anything; written as a zip checkpoint, which every torch since 1.6 reads.
+Reading executes nothing. The output is a zip checkpoint, which every torch since 1.6 reads.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TorchLegacy(TorchContainer):
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Nothing: the format has no place for it."""
+        """Always empty: the format cannot store free-form strings."""
         return {}
 
     def storage_offset(self, ref: TensorRef) -> int:
@@ -89,14 +89,14 @@ class TorchLegacy(TorchContainer):
         return replace(self, tensors=left, _dropped=(*self._dropped, *entries))
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the zip checkpoint becomes at most."""
+        """Return an upper bound of the size of the zip checkpoint."""
         headers = _PER_RECORD * (len(self._places) + 8)
         return self.source.size + self.growth(shapes, per_tensor=_PER_RECORD) + headers + PAGE
 
     def write(
         self, stage: Path, changes: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
     ) -> Copied:
-        """Write a zip checkpoint with the same pickle and storages, but for `changes`."""
+        """Write a zip checkpoint with the same pickle and storages, except for `changes`."""
         replacements = {
             name: Replacement.of(
                 tuple(array.shape), stored_bytes(array, self.info(name), self.path.name)
@@ -124,7 +124,7 @@ class TorchLegacy(TorchContainer):
         return self.copied_except(changes)
 
     def _shorten_identities(self, editor: PickleEditor) -> None:
-        """A zip checkpoint's storages have no view: the last part of their ids goes."""
+        """Remove the last part of storage ids (the view), which a zip checkpoint does not have."""
         for persistent in self._walked.persistent:
             storage = storage_of(persistent)
             if storage is None:
@@ -138,7 +138,7 @@ class TorchLegacy(TorchContainer):
 
 
 class _Window:
-    """A file from where it stands on, as the walker reads it: in small bites."""
+    """The rest of a file from its current position, which the walker reads in small pieces."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -147,7 +147,7 @@ class _Window:
 
     def read(self, count: int) -> bytes:
         if count > self._end - self._file.tell():
-            return b""  # the walker says that there are too few
+            return b""  # the walker reports the missing bytes
         return self._file.read(count)
 
     def readline(self) -> bytes:
@@ -185,14 +185,14 @@ def _words(walked: Walked) -> list[str]:
         raise ContainerError("has no list of storages after its pickle.")
     words = [atom_of(item) for item in items]
     if not all(isinstance(word, str) for word in words):
-        raise ContainerError("has a list of storages that are not called by texts.")
+        raise ContainerError("has a list of storages whose keys are not strings.")
     return [str(word) for word in words]
 
 
 def _read_places(
     file: BinaryIO, size: int, walked: Walked, keys: list[str]
 ) -> dict[str, tuple[int, int]]:
-    """Find the storages: each is its number of elements, then the elements."""
+    """Find the storages: each is stored as its number of elements, then the elements."""
     widths: dict[str, int] = {}
     for persistent in walked.persistent:
         storage = storage_of(persistent)
@@ -211,7 +211,7 @@ def _read_places(
         position += 8 + count * widths[key]
         if position > size:
             raise ContainerError(
-                f"ends at byte {size}, inside of the storage {key!r}.",
+                f"ends at byte {size}, inside the storage {key!r}.",
                 "The file looks truncated; download or copy it again.",
             )
     return places

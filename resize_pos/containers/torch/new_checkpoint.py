@@ -68,7 +68,7 @@ def note_record(root: str, note: Mapping[str, str], slack: int = 0) -> Fresh:
 def copied_record(
     name: str, source: SourceFile, offset: int, length: int, crc: int | None
 ) -> Fresh:
-    """Make a record of a range of the source; its checksum is computed where none is known."""
+    """Make a record of a range of the source; compute its checksum if it is not known."""
     if crc is None:
         crc = checksum(source, offset, length)
     return Fresh(name, CopyRange(offset, length), length, crc)

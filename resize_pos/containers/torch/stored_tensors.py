@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from resize_pos.containers.reformat import Exported
     from resize_pos.containers.torch.tree import Tree
 
-_MOST_EXPANDED = 1 << 30  # bytes that a tensor may take in memory beyond what its storage has
+_MOST_EXPANDED = 1 << 30  # bytes that a tensor may take in memory in addition to its storage
 
 
 class TorchContainer(FileContainer):
@@ -68,7 +68,7 @@ class TorchContainer(FileContainer):
         return np.ascontiguousarray(strided)
 
     def span(self, name: str) -> tuple[int, int] | None:
-        """Return where in the file a tensor's bytes lie; None: not in one piece, in order."""
+        """Return the byte range of a tensor in the file; None: its elements are not contiguous."""
         ref, info = self.ref(name), self.info(name)
         if ref.lazy or not ref.is_contiguous:
             return None
@@ -79,8 +79,8 @@ class TorchContainer(FileContainer):
     def exported(self) -> Exported:
         """Say which tensors of the model can be written in another format, and what cannot.
 
-        One mapping that holds all weights gives its tensors without its own name. Of several names
-        of one view of a storage, the first in the alphabet is written.
+        If one mapping holds all weights, its key is dropped from the names of its tensors. If one
+        view of a storage has several names, only the alphabetically first is written.
         """
         from resize_pos.containers.reformat import Exported
 
@@ -108,7 +108,7 @@ def _extras(tree: Tree) -> list[str]:
 
 
 def _aliases(tree: Tree, names: Iterable[str]) -> dict[str, str]:
-    """Find further names of the same view of a storage, each with the name that is written."""
+    """Map every further name of the same view of a storage to the name that is written."""
     groups: dict[object, list[str]] = {}
     for name in names:
         ref = tree.tensors[name]

@@ -23,7 +23,7 @@ from resize_pos.core.tensors import DTYPES, TensorInfo
 
 _LARGEST = 2**63 - 1
 
-# Which argument of each function is the dtype; None: the storage tells it.
+# Which argument of each function is the dtype; None: the storage states it.
 REBUILD: Mapping[str, int | None] = {
     "_rebuild_tensor": None,
     "_rebuild_tensor_v2": None,
@@ -42,7 +42,7 @@ class StorageRef:
     dtype: str  # a key of DTYPES, or UNTYPED
     key: str
     location: str
-    count: int  # elements of its dtype; bytes where it has none
+    count: int  # elements of its dtype; bytes if it is untyped
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +83,7 @@ class TensorRef:
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the strides of a tensor whose last axis runs fastest, as torch counts them."""
+    """Return the strides of a tensor whose last axis runs fastest, as torch counts them."""
     strides, step = [], 1
     for length in reversed(shape):
         strides.append(step)

@@ -1,6 +1,6 @@
 """TorchScript archives, such as OpenAI's CLIP: the tensors of the module, never its program.
 
-Read without running anything; written as a plain checkpoint, a dict of tensors.
+Reading runs nothing. The output is a plain checkpoint, a dict of tensors.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class TorchScript(TorchContainer):
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Nothing: the format has no place for it."""
+        """Always empty: the format cannot store free-form strings."""
         return {}
 
     @property
     def optimizers(self) -> tuple[OptimizerState, ...]:
-        """None: the output holds the tensors of the module alone."""
+        """Always empty: the output holds only the tensors of the module."""
         return ()
 
     def storage_offset(self, ref: TensorRef) -> int:
@@ -79,11 +79,11 @@ class TorchScript(TorchContainer):
         return self.archive.storage_offset(ref)
 
     def exported(self) -> Exported:
-        """Leave out the program and its flags without asking: no file of tensors holds them."""
+        """Omit the program and its flags without --drop-extras: no tensor file can store them."""
         return replace(TorchContainer.exported(self), asks_for_extras=False)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the checkpoint becomes at most."""
+        """Return an upper bound of the size of the checkpoint."""
         names = _PER_RECORD * (len(self.tensors) + 8) + sum(map(len, self.tensors))
         return self.source.size + self.growth(shapes) + names + PAGE
 

@@ -27,9 +27,9 @@ from resize_pos.containers.torch.tensors import REBUILD, TensorRef, read_call
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
-_DEEPEST = 400  # levels: a pickled module takes three for each of its own
+_DEEPEST = 400  # levels; each level of a pickled module takes three
 _LONGEST_NAME = 4096
-_MOST_OTHERS = 1000  # names of what is no tensor; they are only shown
+_MOST_OTHERS = 1000  # names of entries that are not tensors; they are only shown
 _MOST_CHARACTERS = 1 << 27  # in all names together
 
 _WRAPPERS = {
@@ -48,10 +48,10 @@ class Tree:
     """Everything that a checkpoint's pickle holds, by name."""
 
     tensors: Mapping[str, TensorRef]
-    others: tuple[str, ...]  # names of what is no tensor
+    others: tuple[str, ...]  # names of entries that are not tensors
     optimizers: tuple[OptimizerState, ...]
     entries: Mapping[str, PickledItem]  # of the optimizers' states, by name
-    wrapper: str | None  # the one mapping that holds the weights; empty: it is the checkpoint
+    wrapper: str | None  # the key of the mapping with the weights; empty: the whole checkpoint
 
 
 def find_tensors(walked: Walked) -> Tree:
@@ -117,7 +117,7 @@ class _Finder:
                 if not visit.in_state:
                     self._weight_names.append(name)
                 return
-        if id(value) in self._seen:  # the same object again: it has its names already
+        if id(value) in self._seen:  # the same object again: it already has its names
             return
         self._seen.add(id(value))
         if isinstance(value, Made) and _is_opaque(value):
@@ -163,7 +163,7 @@ class _Finder:
                 yield self._child(visit, _word(entry.key, 0), entry.value)
 
     def _keyed(self, entries: Sequence[PickledItem], visit: _Visit) -> Iterator[_Visit]:
-        # A key that is set again replaces what it had.
+        # For a key that is set again, the last value counts.
         last: dict[str, int] = {}
         for index, entry in enumerate(entries):
             last[_identity(entry.key, index)] = index
@@ -203,7 +203,7 @@ class _Finder:
         return name
 
     def _unique(self, name: str) -> str:
-        """Tell two tensors apart whose paths read alike, such as keys 1 and "1"."""
+        """Make the name unique if two paths have the same text, such as keys 1 and "1"."""
         wanted = self._counted(name)
         while wanted in self._tensors:
             self._repeated[name] = count = self._repeated.get(name, 1) + 1
@@ -228,14 +228,14 @@ class _Finder:
         self._states.add(optimizer.state)
 
     def _models(self) -> tuple[tuple[str, ...], ...]:
-        """Give the tensors of each mapping, but for the optimizers'."""
+        """Return the tensors of each mapping, except those of optimizers."""
         models: dict[str | None, list[str]] = {}
         for name in self._weight_names:
             models.setdefault(self._parents[name], []).append(name)
         return tuple(tuple(names) for names in models.values())
 
     def _wrapper(self) -> str | None:
-        """Name the one mapping whose values all the tensors are, but for the optimizers'."""
+        """Return the mapping that holds all tensors except those of optimizers, if there is one."""
         parents = {self._parents[name] for name in self._weight_names}
         return parents.pop() if len(parents) == 1 else None
 
@@ -266,9 +266,9 @@ class _Finder:
 
 
 def _identity(key: Ref, index: int) -> str:
-    """Tell keys apart by a text: the hashes of numbers can be made to collide, those of texts not.
+    """Identify a key by a string: a file can make number hashes collide, but not string hashes.
 
-    An object, and a float that is not a number, is a key of its own.
+    An object or a NaN never equals another key.
     """
     value = atom_of(key)
     if isinstance(value, str):
@@ -302,7 +302,7 @@ def _is_mapping(made: Made) -> bool:
 
 
 def _is_opaque(made: Made) -> bool:
-    """Tensors that are none of ours (sparse, nested, wrapped) are not looked into."""
+    """Return whether this is a kind of tensor that we do not read (sparse, nested, wrapped)."""
     call = global_of(made.call)
     return call is not None and call[0].startswith("torch.") and call[1].startswith("_rebuild_")
 

@@ -79,7 +79,7 @@ class TorchZip(TorchContainer):
         return replace(self, tensors=left, _dropped=(*self._dropped, *entries))
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how large the file becomes at most: old storages may stay."""
+        """Return an upper bound of the file size: old storages may stay."""
         return self.source.size + self.growth(shapes, per_tensor=256) + _ALLOWANCE
 
     def write(
@@ -87,8 +87,8 @@ class TorchZip(TorchContainer):
     ) -> Copied:
         """Write a copy to `stage` in which only `changes` differ; `metadata` is added to it.
 
-        Records keep their order, bytes and checksums; a table whose storage others read, too, gets
-        a storage of its own at the end.
+        Records keep their order, bytes and checksums. If other tensors read a table's storage, the
+        table gets a new storage at the end.
         """
         replacements = {}
         for name, array in changes.items():
@@ -97,10 +97,10 @@ class TorchZip(TorchContainer):
         return self._write(stage, replacements, metadata)
 
     def write_early(self, stage: Path, changes: Promised, metadata: Mapping[str, str]) -> Copied:
-        """Do what `write` does, but wait for the new tensors only after everything else is written.
+        """Like `write`, but wait for the new tensors only after everything else is written.
 
-        Tables that share a storage stay tied if their new values are equal. That is known only when
-        they are computed, so in this case the copy starts after that.
+        Tables that share a storage stay tied if their new values are equal. This is known only when
+        they are computed, so in this case the copy starts after the computation.
         """
         refs = {name: self.ref(name) for name in changes.shapes}
         if len({ref.storage.key for ref in refs.values()}) < len(refs):
@@ -124,10 +124,10 @@ class TorchZip(TorchContainer):
         note = {**self.metadata, **metadata}
         alignment = self._alignment()
         layout = lay_out(self._planned(edited, note, 0), alignment)
-        if note:  # padding the note keeps the bulk of the data at its old place within a page
+        if note:  # padding the note keeps most data at its old offset within a page
             slack = -layout.shift % congruence(self.source.size)
             layout = lay_out(self._planned(edited, note, slack), alignment)
-        # The check of the output needs the new pickle parsed: do that during the copy.
+        # The check of the output needs the parsed new pickle: parse it during the copy.
         with Beside(partial(parsed_pickle, SizedPickle(edited.pickle, layout.size))):
             write_spliced(self.source, stage, layout.segments)
         return self.copied_except(changes)
@@ -151,7 +151,7 @@ class TorchZip(TorchContainer):
             elif key is not None and key in edited.storages:
                 planned.append(Fresh.holding(record.name, edited.storages[key]))
             elif name == ".format_version" and (edited.added or edited.removed):
-                # It promises that offsets follow from the order of the storages.
+                # It states that offsets follow from the order of the storages.
                 planned.append(Fresh.of(record.name, b"0"))
             else:
                 planned.append(Kept(record))

@@ -37,7 +37,7 @@ class Header:
     size: int = 0  # bytes when unpacked
 
     def local(self, extra: bytes) -> bytes:
-        """Write the header that stands before the data; sizes that do not fit are in `extra`."""
+        """Return the header before the data; sizes that do not fit in 32 bits are in `extra`."""
         return (
             LOCAL.pack(
                 LOCAL_MARK,
@@ -65,7 +65,7 @@ class Header:
         comment: bytes = b"",
         attributes: tuple[int, int] = (0, 0),
     ) -> bytes:
-        """Write the entry of the directory; numbers that do not fit are in `extra`."""
+        """Return the directory entry; numbers that do not fit in 32 bits are in `extra`."""
         return (
             CENTRAL.pack(
                 CENTRAL_MARK,

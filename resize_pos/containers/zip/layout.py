@@ -44,7 +44,7 @@ class Fresh:
     name: str
     content: Segment
     size: int
-    known_crc: int | None  # None: not before the content is there
+    known_crc: int | None  # None: known only when the content is computed
 
     @classmethod
     def of(cls, name: str, data: bytes | memoryview) -> Fresh:
@@ -54,7 +54,7 @@ class Fresh:
 
     @classmethod
     def holding(cls, name: str, content: NewBytes | LaterBytes) -> Fresh:
-        """Make a record of bytes that are perhaps still being computed."""
+        """Make a record of bytes that may still be computed."""
         if isinstance(content, NewBytes):
             return cls.of(name, memoryview(content.data))
         return cls(name, content, content.length, None)
@@ -81,9 +81,9 @@ class ZipLayout:
 
 
 def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayout:
-    """Put records one after the other, padded and closed exactly as torch's own writer does.
+    """Lay out the records with the same padding and archive end as torch's own writer.
 
-    A record that moves by a multiple of the alignment is copied with its header; only the first one
+    A record that moves by a multiple of the alignment is copied with its header. Only the first one
     after a change gets new padding. So nearly everything is copied as one long range.
     """
     segments: list[Segment] = []
@@ -120,7 +120,7 @@ def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayo
 
 
 def _after(content: Segment, length: int, make: Callable[[], bytes]) -> Segment:
-    """Make bytes that depend on content; if it is computed later, so are they."""
+    """Make bytes that depend on `content`; if it is computed later, they are made later."""
     if isinstance(content, LaterBytes):
         return LaterBytes(length, make, content.failed)
     return NewBytes(make())
@@ -174,7 +174,7 @@ def _moved_header(record: Record, position: int, alignment: int) -> bytes:
     kept = b""
     for kind, body in fields:
         if kind == ZIP64 and len(body) % 16 == 8 and record.start >= LIMIT32:
-            # torch's writer repeats here where the record lies
+            # torch's writer stores the record's offset here again
             body = body[:-8] + struct.pack("<Q", position)
         if kind != PADDING:
             kept += extra_field(kind, body)

@@ -1,6 +1,6 @@
-"""Zip archives as torch writes them: stored records, each aligned by padding in its header.
+"""Zip archives as torch writes them: uncompressed records, aligned by padding in their headers.
 
-The directory is read and checked in full; records are copied without being looked at.
+The whole directory is read and checked; records are copied without being parsed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Record:
     flags: int
     crc: int
     stored: int  # bytes in the archive
-    size: int  # bytes when unpacked; the same where nothing is compressed
+    size: int  # bytes when unpacked; equal to `stored` if not compressed
     start: int  # of the local header
     data: int  # of the first byte
     end: int  # of everything up to the next record: data, and the descriptor after it
@@ -57,7 +57,7 @@ class Record:
 
 
 def read_directory(file: BinaryIO, size: int) -> tuple[Record, ...]:
-    """Read and check every entry, in the order in which the records lie."""
+    """Read and check every entry; return the records in file order."""
     count, offset, length = _find_directory(file, size)
     file.seek(offset)
     directory = file.read(length)
@@ -175,7 +175,7 @@ def _name(raw: bytes, flags: int) -> str:
 
 
 def _wide(extra: bytes, stored: int, size: int, start: int) -> tuple[int, int, int]:
-    """Take the 64-bit numbers where the 32-bit fields say that there are some."""
+    """Return the 64-bit numbers for fields whose 32-bit value refers to them."""
     wide = dict(extra_fields(extra)).get(ZIP64, b"")
     numbers = [n for (n,) in struct.iter_unpack("<Q", wide[: len(wide) // 8 * 8])]
     values = []
