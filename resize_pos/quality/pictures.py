@@ -1,4 +1,4 @@
-"""The small arrays a page would draw, computed only when asked for: maps, curves and spectra.
+"""The small arrays that a page draws: maps, curves and spectra. Computed only on request.
 
 Everything is plain lists of floats, ready for JSON. Maps are row by row.
 """
@@ -45,7 +45,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class TablePictures:
-    """All there is to draw of one table."""
+    """Everything that can be drawn of one table."""
 
     grid: Grid
     similarity: tuple[SimilarityMap, ...]
@@ -65,7 +65,7 @@ class StepPictures:
 
 
 def picture_table(table: PositionTable, array: NDArray[Any]) -> TablePictures:
-    """Compute everything there is to draw of a stored table."""
+    """Compute everything that can be drawn of a stored table."""
     stored = stored_grid(table.role, table.grid)
     parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
     grid = parts.grid.astype(np.float64)
@@ -73,7 +73,7 @@ def picture_table(table: PositionTable, array: NDArray[Any]) -> TablePictures:
 
 
 def picture_step(step: Step, before: NDArray[Any], after: NDArray[Any]) -> StepPictures:
-    """Compute both sides of a step; the reference cells lie at the same places of the image."""
+    """Compute both sides of a step; the reference cells are at the same places of the image."""
     return StepPictures(
         step.table.name,
         picture_table(step.table, before),
@@ -82,7 +82,7 @@ def picture_step(step: Step, before: NDArray[Any], after: NDArray[Any]) -> StepP
 
 
 def picture_grid(grid: Wide, prefix: Wide | None = None) -> TablePictures:
-    """Compute everything there is to draw of a grid (copies, h, w, d)."""
+    """Compute everything that can be drawn of a grid (copies, h, w, d)."""
     rows = np.zeros((1, 0, 1)) if prefix is None else prefix
     return TablePictures(
         Grid(grid.shape[1], grid.shape[2]),
@@ -95,7 +95,7 @@ def picture_grid(grid: Wide, prefix: Wide | None = None) -> TablePictures:
 
 
 def similarity_map(grid: Wide, down: float, across: float) -> SimilarityMap:
-    """Compare the cell at a place (parts of height and width) with every other; centred."""
+    """Compare the cell at a place (fractions of height and width) with every other; centred."""
     cells = merged(grid)
     height, width = cells.shape[:2]
     row, column = min(int(down * height), height - 1), min(int(across * width), width - 1)

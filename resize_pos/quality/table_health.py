@@ -1,6 +1,6 @@
-"""What kind of table this is, and whether somebody has damaged it, from its values alone.
+"""What kind of table this is, and whether it was damaged, from its values alone.
 
-The types are free of numpy; looking at values (`examine`) is not.
+The types do not need numpy; `examine`, which reads the values, does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNTRAINED_PARTICIPATION = 0.9
 LEARNED_PARTICIPATION = 0.4
 SMALL_Z = 4.0
-FEWEST_CELLS = 64  # below this number of cells, chance alone makes such values: nothing is judged
+FEWEST_CELLS = 64  # with fewer cells such values occur by chance, so nothing is judged
 CLEAR_DIP = 6.0  # depth of the column where rows end, in deviations of the other columns
 SINCOS_VARIATION = 1e-3
 CONSTANT_SHARE = 1e-4
@@ -53,12 +53,12 @@ KIND_WORDS: Mapping[HealthKind, str] = {
 }
 EMPTY = frozenset(
     {HealthKind.ZERO, HealthKind.CONSTANT, HealthKind.UNTRAINED}
-)  # nothing a resize could preserve
+)  # they contain nothing that a resize could preserve
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One sign of a botched resize."""
+    """One sign of a wrong resize."""
 
     name: str
     detail: str
@@ -75,7 +75,7 @@ class Health:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it that a resize could preserve."""
+        """Whether the table contains nothing that a resize could preserve."""
         return self.kind in EMPTY
 
 
@@ -88,7 +88,7 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     divisor, (array,) = in_range(array)
     parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
     numbers = measure_lone(parts.grid)
-    if divisor != 1.0:  # sines and cosines are in range, so it is no table of them
+    if divisor != 1.0:  # sines and cosines need no scaling, so it is not such a table
         numbers = {**numbers, "row_energy": 0.0}
     kind = _kind(numbers)
     if divisor != 1.0:
@@ -124,7 +124,7 @@ def _kind(numbers: Mapping[str, float]) -> HealthKind:
 
 
 def _signs(numbers: Mapping[str, float], grid: Grid) -> tuple[Sign, ...]:
-    """Look for what a botched resize leaves behind in a table that was learned."""
+    """Look for the traces of a wrong resize in a learned table."""
     found = [*_filled(numbers, grid), *_wrong_period(numbers, grid), *_shifted(numbers, grid)]
     return tuple(found)
 
@@ -171,7 +171,7 @@ def _shifted(numbers: Mapping[str, float], grid: Grid) -> list[Sign]:
     if dip < 0.15 or column == grid.width - 1 or dip < 1.5 * max(expected, 0.0):
         return []
     if dip < CLEAR_DIP * numbers.get("row_end_spread", 1.0):
-        return []  # a rough table, or one of windows, has several such columns; a row ends in one
+        return []  # several such columns: a rough table or windows, not the end of a row
     late = (column + 1) % grid.width
     late = late if late <= grid.width // 2 else late - grid.width
     words = (

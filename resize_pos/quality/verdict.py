@@ -2,8 +2,8 @@
 
 A table is judged against the envelope: what the proper kernels make of the same source between the
 same two grids (`measures/likeness.py`). The constants below are the margins around that envelope.
-They were set on some trained tables and tried on others; docs/artifacts.md shows both. The checks
-judge structure. Only an evaluation can judge accuracy.
+They were chosen on some trained tables and tested on others; docs/artifacts.md shows both. The
+checks judge structure. Only an evaluation can judge accuracy.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Check:
 # Each pair: up to the first is ok, up to the second a warning, beyond it a failure. A limit is the
 # constant or the envelope's own value times the factor, whichever is larger.
 NORM_MARGIN = ((0.78, 1.16), (0.66, 1.35))  # factors on the lowest and highest honest norm ratio
-GAIN = ((0.70, 1.30), (0.65, 1.45))  # of the nearest honest result, where the norms are off too
-NORM_USUAL = (0.86, 1.16)  # outside, the report says why and what would keep them
+GAIN = ((0.70, 1.30), (0.65, 1.45))  # vs the nearest honest result; only if norms are off, too
+NORM_USUAL = (0.86, 1.16)  # outside this range the report says why, and which method keeps norms
 NORM_OFF = (0.93, 1.08)  # norms outside of this are "off too"
 UNLIKENESS = (0.45, 0.62)
 MISPLACED = (0.07, 0.11)
@@ -55,15 +55,15 @@ FOREIGN_CELLS = (0.08, 0.20)
 FOREIGN_CHANNELS = (0.10, 0.25)
 MEAN_SHIFT = (0.35, 0.70)
 ENVELOPE_FACTORS = (1.25, 1.6)
-FEWEST_CELLS = 16  # of the smaller grid; below, likeness means little and nothing is judged by it
+FEWEST_CELLS = 16  # of the smaller grid; with fewer, likeness is not judged
 NEIGHBOUR_DEFICIT_OK = 0.15  # only ever a warning
 PREFIX_CHANGE = (1e-6, 0.1)
 WINDOW_PROMINENCE = 0.3
 ZERO_OFFSET = (0.1, 0.5)
 ASYMMETRY_GROWTH = 0.1
 
-# The measures that say whether a table looks like an honest resize: their limits, and what a table
-# beyond them is like.
+# The measures that say whether a table looks like an honest resize: their limits, and the words
+# for a table beyond them.
 _LIKENESS: tuple[tuple[str, tuple[float, float], str], ...] = (
     ("misplaced", MISPLACED, "cells resemble cells that are {:.0%} of the image away"),
     ("foreign_cells", FOREIGN_CELLS, "{:.0%} of the cells are unlike what any resize gives there"),
@@ -83,9 +83,9 @@ def judge(
 ) -> tuple[Check, ...]:
     """Judge one table; a measure that is absent is not judged.
 
-    `health` is the source's. `stretched`: the new grid should cover what the old one covered, which
-    a text table that only grows longer does not. `image`: the thresholds were measured on tables
-    such as this one; elsewhere they warn and never fail.
+    `health` is the source's. `stretched`: the new grid should cover the same extent as the old one;
+    false for a text table that only gets longer. `image`: the thresholds were measured on this kind
+    of table; if false, a check can warn but not fail.
     """
     values = measured.values
     checks = list(_prefix(values))
@@ -103,7 +103,7 @@ def judge(
 
 
 def judge_limits(measured: Measured, limits: Iterable[Limit]) -> tuple[Check, ...]:
-    """Fail what passes a limit of the user's own."""
+    """Return a failed check for each measure above a limit that the user set."""
     checks = []
     for limit in limits:
         value = limit.value(measured)
@@ -115,7 +115,7 @@ def judge_limits(measured: Measured, limits: Iterable[Limit]) -> tuple[Check, ..
 
 
 def worst(checks: Iterable[Check]) -> Level:
-    """Give the most severe level; ok when there is nothing to judge."""
+    """Return the most severe level; ok if there are no checks."""
     return max((check.level for check in checks), key=_SEVERITY.__getitem__, default=Level.OK)
 
 
@@ -176,7 +176,7 @@ def _norms(values: Mapping[str, float], peers: tuple[Peer, ...]) -> Iterator[Che
 
 
 def _norm_envelope(values: Mapping[str, float]) -> tuple[float, float]:
-    """Give the honest range; 1 always lies in it, since norms can be restored."""
+    """Return the honest range; 1 always lies in it, since norms can be restored."""
     low, high = values.get("norm_honest_low", 1.0), values.get("norm_honest_high", 1.0)
     return min(low, 1.0), max(high, 1.0)
 
@@ -202,14 +202,14 @@ def _better(ratio: float, peers: tuple[Peer, ...]) -> str:
     clear = [p for p in peers if abs(p.norm_ratio - 1) < abs(ratio - 1) - 0.03]
     if not clear:
         return ""
-    # Another coordinate rule moves positions: rather stay with half-pixel centres.
+    # Another coordinate rule would move positions, so only half-pixel centres are suggested.
     straight = [p for p in clear if p.resampling.coordinates is Coordinates.HALF_PIXEL]
     best = min(straight or clear, key=lambda peer: abs(peer.norm_ratio - 1))
     return f"; {best.resampling} (--like {best.convention}) would keep {best.norm_ratio:.0%}"
 
 
 def limits_of(name: str, bounds: tuple[float, float], values: Mapping[str, float]) -> list[float]:
-    """Give the two limits of a measure for this table: the constants, or wider ones."""
+    """Return the two limits of a measure for this table: the constants, or wider ones."""
     honest = values.get(f"{name}_honest", 0.0)
     return [
         max(bound, factor * honest) for bound, factor in zip(bounds, ENVELOPE_FACTORS, strict=True)

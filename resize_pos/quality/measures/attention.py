@@ -1,8 +1,8 @@
-"""First-layer attention by position alone: what the model's own block 0 makes of the table.
+"""First-layer attention from positions alone, computed with the weights of the model's block 0.
 
 logits = P̂·Wqᵀ·(P̂·Wkᵀ)ᵀ / √head, P̂ = γ ⊙ (P − mean over channels) / σ, with the first LayerNorm's
-scale γ and one σ, the source's, for both tables, so that a table grown or shrunk is seen as such.
-Of those weights a few heads are read, spread over all of them.
+scale γ. Both tables use the source's σ, so that a change of the norms has an effect. Only a few
+heads are read, evenly spread over all heads.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from resize_pos.quality.measures.sampling import Single, Wide, products, spread
 Rows = Callable[[str, int, int], NDArray[Any]]  # of a tensor: its name, the first, how many
 
 _PLACES = 7  # per axis
-_HEAD = 64  # channels per head where nothing says otherwise: nearly every ViT
+_HEAD = 64  # channels per head if not known otherwise; true for nearly every ViT
 _HEADS = 8  # that are looked at
-_LARGEST = 1 << 23  # elements of a projection whose heads cannot be told apart: all of it is read
+_LARGEST = 1 << 23  # limit for a projection that must be read whole (unknown heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ _LAYOUTS: tuple[AttentionKeys, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What positions go through before they are compared."""
+    """The weights that are applied to positions before they are compared."""
 
     scale: Single  # (d,)
     query: Single  # (width, d)
@@ -79,7 +79,7 @@ class Weights:
 
 
 def find_keys(table: str, tensors: Mapping[str, TensorInfo], channels: int) -> AttentionKeys | None:
-    """Find block 0's projections beside a table; None where no known layout fits."""
+    """Find block 0's projections for a table; return None if no known layout fits."""
     for base in _ancestors(table):
         for layout in _LAYOUTS:
             names = [n for n in (layout.norm, layout.fused, layout.query, layout.key) if n]
@@ -140,7 +140,7 @@ def measure_attention(
 
 
 def attention(rows: Wide, weights: Weights) -> Wide:
-    """Give softmax(q·kᵀ/√head) of position vectors alone, (heads, places, places)."""
+    """Return softmax(q·kᵀ/√head) of position vectors alone, (heads, places, places)."""
     scaled = ((rows - rows.mean(axis=1, keepdims=True)) * weights.scale).astype(np.float32)
     query, key = products(scaled, weights.query), products(scaled, weights.key)
     width = query.shape[1]
@@ -164,7 +164,7 @@ def _fits(info: TensorInfo, channels: int) -> bool:
 
 
 def _ancestors(name: str) -> Iterator[str]:
-    """Give `a.b.`, `a.`, and the empty prefix for `a.b.pos_embed`, nearest first."""
+    """Return `a.b.`, `a.`, and the empty prefix for `a.b.pos_embed`, nearest first."""
     parts = name.split(".")[:-1]
     for count in range(len(parts), -1, -1):
         yield "".join(f"{part}." for part in parts[:count])

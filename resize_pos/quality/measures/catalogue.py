@@ -1,4 +1,4 @@
-"""Every measure by name: what it says, in words. Free of numpy, so that options can name one."""
+"""Every measure by name, with its meaning. Needs no numpy, so that options can be parsed fast."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Limit:
         return cls(name, value)
 
     def value(self, measured: Measured) -> float | None:
-        """Look its measure up; None where it was not taken."""
+        """Return the value of its measure; None if it was not measured."""
         if self.measure in measured.values:
             return measured.values[self.measure]
         name = self.measure.removeprefix("distance_")

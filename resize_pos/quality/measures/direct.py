@@ -1,4 +1,4 @@
-"""Tables that no image operator made: a text by a recipe, sines and cosines by their formula."""
+"""Tables that were not resampled as images: text by a recipe, sines and cosines by a formula."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _INTERPOLATING = (LengthMethod.LINEAR, LengthMethod.CUBIC, LengthMethod.STRETCH)
 
 
 def measure_direct(step: Step, before: NDArray[Any], after: NDArray[Any]) -> Measured:
-    """Measure what a recipe or a formula can do to values; rows that only move have no artifacts.
+    """Measure only what a recipe or a formula can change; rows that only move have no artifacts.
 
-    What is usual for the other measures was found on images, and says nothing about a text.
+    The other measures are left out: their usual values were found on images, not on text.
     """
     _, (before, after) = in_range(before, after)
     old, new = unfold(step, before, after)

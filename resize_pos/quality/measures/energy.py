@@ -15,7 +15,7 @@ _LINEAR = Resampling(Method.BILINEAR, antialias=False)
 
 
 def norm_map(grid: Wide) -> Wide:
-    """Give the norm of every vector, (copies, h, w)."""
+    """Return the norm of every vector, (copies, h, w)."""
     norms: Wide = np.sqrt(np.einsum("chwd,chwd->chw", grid, grid))
     return norms
 
@@ -61,7 +61,7 @@ def channel_drift(source: Wide, target: Wide) -> dict[str, float]:
     mean_after, deviation_after = _moments(target)
     scale = float(np.sqrt(np.mean(deviation_before**2)))
     shift = float(np.sqrt(np.mean((mean_after - mean_before) ** 2)))
-    # A channel that hardly varies would make any ratio; it has no say.
+    # A channel that hardly varies gives arbitrary ratios, so it is ignored.
     alive = deviation_before > 1e-3 * scale
     if not alive.any():
         return {"channel_mean_drift": 0.0 if shift == 0 else ratio(shift, scale, 1.0)}
@@ -80,7 +80,7 @@ def overshoot(source: Wide, target: Wide) -> dict[str, float]:
     high = before.max(axis=(1, 2), keepdims=True)
     span = high - low
     excess = np.maximum(low - after, after - high)
-    # Rounding in the last place of a stored float32 is no overshoot.
+    # Rounding in the last place of a stored float32 does not count as overshoot.
     share = float(np.mean(excess > 1e-6 * span))
     relative = np.divide(excess, span, out=np.zeros_like(excess), where=span > 0)
     return {"overshoot": share, "overshoot_worst": max(0.0, float(relative.max()))}

@@ -19,7 +19,7 @@ from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, products, some_channels, spread, unit
 
 _LINES = 16  # rows, and columns, of new cells that are compared
-FOREIGN = 0.5  # a cosine below this is no resemblance
+FOREIGN = 0.5  # below this cosine, a cell counts as unlike
 ENVELOPE: tuple[Kernel, ...] = (
     *proper.CONVENTIONAL,
     proper.AREA,
@@ -27,8 +27,8 @@ ENVELOPE: tuple[Kernel, ...] = (
     proper.NEAREST_EXACT,
     proper.LANCZOS,
 )
-# Nearest picks single cells, so nothing else resembles it where a table shrinks a lot. A table may
-# be like it, but it does not widen the envelope.
+# Nearest picks single cells, so if a table shrinks a lot, no other kernel gives a similar result. A
+# table may resemble it, but it does not widen the envelope.
 _WIDENING = tuple(
     kernel is not proper.NEAREST_EXACT
     and (kernel.resampling is None or kernel.resampling.method is not Method.NEAREST)
@@ -98,14 +98,14 @@ def likeness(source: Wide, target: Wide) -> dict[str, float]:
 
 
 def best_kernel(source: Wide, target: Wide) -> Kernel:
-    """Give the kernel whose result a table resembles most."""
+    """Return the kernel whose result a table resembles most."""
     cosines = _cosines(take_sample(source, target))
     return ENVELOPE[int(cosines[-1, :-1].argmax())]
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """One result held against another."""
+    """One result compared with another."""
 
     unlikeness: float
     misplaced: float
@@ -116,7 +116,7 @@ class _Compared:
 
     @classmethod
     def widest(cls, found: list[_Compared]) -> _Compared:
-        """Give the largest of each."""
+        """Return the largest of each."""
         if not found:
             return cls(0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
         return cls(
@@ -159,7 +159,7 @@ def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compar
     each = np.einsum("nd,nd->n", mine, theirs)
     found = products(mine.astype(np.float32), theirs.astype(np.float32)).argmax(axis=1)
     apart = np.sqrt(((sample.places[found] - sample.places) ** 2).sum(axis=1))
-    # A cell that is no more like another one than like its own is in its place.
+    # A cell is in its place unless it is more similar to another cell than to its own.
     apart[each >= 1 - 1e-6] = 0.0
     energy = float(np.einsum("nd,nd->", other, other))
     shift = np.sqrt(np.sum((table.mean(axis=0) - other.mean(axis=0)) ** 2))
@@ -178,7 +178,7 @@ def _channel_cosines(table: Wide, other: Wide) -> Wide:
     first, second = table - table.mean(axis=0), other - other.mean(axis=0)
     scale = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
     product = np.einsum("nd,nd->d", first, second)
-    # A channel without variance in the honest result says nothing.
+    # A channel that is constant in the honest result is ignored.
     alive = np.sqrt((second**2).sum(axis=0)) > 1e-3 * np.sqrt((second**2).sum(axis=0).max())
     result = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
     return np.where(alive, result, 1.0)

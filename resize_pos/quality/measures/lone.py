@@ -1,4 +1,4 @@
-"""What one table says about itself, with nothing to compare it to."""
+"""Measures of a single table, without a source to compare it with."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from resize_pos.quality.measures.place import merged
 from resize_pos.quality.measures.sampling import Single, Wide, median, products, ratio, spread
 
-_ROWS = 256  # rows whose covariance is looked at
-_CHANNELS = 96  # whose period is looked for
-_BLOCK = 1 << 17  # numbers that are widened at a time
+_ROWS = 256  # rows used for the covariance
+_CHANNELS = 96  # channels that are searched for a period
+_BLOCK = 1 << 17  # numbers converted to float64 at a time
 _CHUNKS = 8  # parts of the table whose smoothness is compared
 
 
@@ -39,7 +39,7 @@ def measure_lone(grid: NDArray[Any]) -> dict[str, float]:
     values["participation"], dimensions = participation(rows, mean)
     values["lag1_cosine"] = _within_rows(steps, width)
     values["lag1_z"] = values["lag1_cosine"] * float(np.sqrt(rows.size))
-    # Vectors in few dimensions are similar by chance: against those odds, is there any order?
+    # Vectors in few dimensions are similar by chance, so the order is measured relative to chance.
     values["order_z"] = values["lag1_cosine"] * float(np.sqrt(len(rows) * dimensions))
     values |= _chunks(steps)
     values |= _row_ends(steps, width)
@@ -50,7 +50,7 @@ def measure_lone(grid: NDArray[Any]) -> dict[str, float]:
 
 
 def _blocks(rows: NDArray[Any], overlap: int) -> Iterator[tuple[slice, Wide]]:
-    """Widen some rows at a time: fresh memory for all of a large table costs more than the sums."""
+    """Convert some rows at a time: allocating a whole large table costs more than the sums."""
     count = max(1, _BLOCK // max(1, rows.shape[1]))
     for first in range(0, len(rows), count):
         block = slice(first, min(first + count + overlap, len(rows)))
@@ -58,7 +58,7 @@ def _blocks(rows: NDArray[Any], overlap: int) -> Iterator[tuple[slice, Wide]]:
 
 
 def _norms(rows: NDArray[Any]) -> tuple[Wide, Wide]:
-    """Give the length of every row, and the mean of all."""
+    """Return the length of every row, and the mean of all."""
     squares, total = np.zeros(len(rows)), np.zeros(rows.shape[1])
     for block, wide in _blocks(rows, 0):
         squares[block] = np.einsum("nd,nd->n", wide, wide)
@@ -67,7 +67,7 @@ def _norms(rows: NDArray[Any]) -> tuple[Wide, Wide]:
 
 
 def _steps(rows: NDArray[Any], mean: Wide) -> tuple[Wide, Wide]:
-    """Give how far every row is from the mean, and the cosine of that way to the next row's."""
+    """Return each row's distance from the mean, and the cosine of its deviation with the next's."""
     squares, dots = np.zeros(len(rows)), np.zeros(len(rows) - 1)
     for block, wide in _blocks(rows, 1):
         wide -= mean
@@ -82,7 +82,7 @@ def _divided(values: Wide, by: Wide) -> Wide:
 
 
 def participation(rows: NDArray[Any], mean: Wide) -> tuple[float, float]:
-    """Participation ratio of the covariance spectrum over that of white noise, and as it is.
+    """Participation ratio of the covariance spectrum: divided by that of white noise, and raw.
 
     (Σλ)²/Σλ² = tr(G)²/tr(G²) for the Gram matrix G, and N·D/(N + D) for white noise.
     """
@@ -113,7 +113,7 @@ def _within_rows(steps: Wide, width: int) -> float:
 
 
 def _chunks(steps: Wide) -> dict[str, float]:
-    """Smoothness of the table's parts from first to last: a patched-up end shows."""
+    """Smoothness of each part of the table: a part that was filled in differs from the others."""
     if len(steps) < 4 * _CHUNKS:
         return {}
     means = [median(part) for part in np.array_split(steps, _CHUNKS)]
@@ -127,10 +127,10 @@ def _chunks(steps: Wide) -> dict[str, float]:
 
 
 def _row_ends(steps: Wide, width: int) -> dict[str, float]:
-    """Where along a row the flattened table jumps; it should be where the row ends.
+    """Find the column at which the flattened table jumps; it should be the end of a row.
 
-    Steps are added up per column; the deepest dip against the median, over the spread of the
-    others, is how clearly rows end there.
+    Steps are summed per column. The depth of the deepest dip below the median, divided by the
+    deviation of the other columns, says how clearly rows end there.
     """
     rows = (len(steps) + 1) // width
     if width < 4 or rows < 3:
@@ -147,7 +147,7 @@ def _row_ends(steps: Wide, width: int) -> dict[str, float]:
 
 
 def _spread_elsewhere(columns: Wide, deepest: int) -> float:
-    """Deviation of the columns apart from the deepest, those beside it, and the last."""
+    """Deviation of the columns, without the deepest, its neighbours, and the last."""
     apart = np.abs(np.arange(len(columns) - 1) - deepest) > 2
     others = columns[:-1][apart]
     return float(others.std()) if len(others) > 3 else 1.0
@@ -165,7 +165,7 @@ def lag_cosines(vectors: Wide, longest: int) -> Wide:
 
 
 def _row_period(vectors: Wide, width: int) -> dict[str, float]:
-    """The lag at which the flattened table resembles itself again: the width, if all is well."""
+    """Find the lag at which the flattened table repeats; in a sound table this is the width."""
     longest = min(3 * width + 2, len(vectors) // 2)
     if width < 4 or longest < width + 2:
         return {}

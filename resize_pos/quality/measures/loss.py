@@ -25,7 +25,7 @@ _LONGEST_INVERSE = 512  # a pseudo-inverse is cubic in the length
 
 
 def round_trips(source: Wide, target: Wide, resampling: Resampling) -> dict[str, float]:
-    """Go back to the source grid: by the same method, and as well as any linear way could."""
+    """Go back to the source grid: by the same method, and by the best linear operator."""
     before, after = some_channels(source), some_channels(target)
     scale = size(centred(before))
     if not scale:
@@ -34,7 +34,7 @@ def round_trips(source: Wide, target: Wide, resampling: Resampling) -> dict[str,
     back = resample(after, old, resampling)
     measures = {"round_trip": size(back - before) / scale}
     if max(old.height, old.width, new.height, new.width) <= _LONGEST_INVERSE:
-        # einsum without optimisation is a plain loop: no threads, and small enough
+        # einsum without optimisation is a plain loop: it starts no threads
         rows = np.einsum("hi,cijd->chjd", _inverse(old.height, new.height, resampling), after)
         best = np.einsum("wj,chjd->chwd", _inverse(old.width, new.width, resampling), rows)
         measures["round_trip_best"] = size(best - before) / scale
@@ -64,7 +64,7 @@ def _clamped(source: int, target: int, rule: Coordinates) -> float:
 
 
 def peers(source: Wide, target: Wide) -> tuple[Peer, ...]:
-    """Resize the same table as every library would; its distance from ours, and its norms."""
+    """Resize the table as each library would; return each result's distance and norm ratio."""
     before, after = some_channels(source), some_channels(target)
     scale = size(after)
     norm_before = float(norm_map(before).mean())
@@ -99,5 +99,5 @@ def rounding(
 
 
 def grid_of(array: Wide) -> Grid:
-    """Read the grid off a (copies, h, w, d) array."""
+    """Return the grid of a (copies, h, w, d) array."""
     return Grid(array.shape[1], array.shape[2])

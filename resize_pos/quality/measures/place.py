@@ -1,7 +1,7 @@
-"""Is every vector where it belongs: retrieval, affine fit, neighbours, structure.
+"""Check that every vector is in its place: retrieval, affine fit, neighbours, structure.
 
-Vectors are centred by the source's mean, and where a table is stored in several copies (one per
-head, say) the copies of a cell are one vector.
+The source's mean is subtracted from all vectors. If a table is stored in several copies (one per
+head, for example), the copies of a cell are joined to one vector.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resize_pos.quality.measures.sampling import Wide, median, products, size, s
 _Number = TypeVar("_Number", bound=np.generic)
 
 _CELLS = 320  # new cells looked up
-_SOURCES = 4096  # source cells they are looked up among; a longer table is thinned
+_SOURCES = 4096  # source cells to search in; of a larger table a sample is used
 _LINES = 12  # rows, or columns, in which neighbours are compared
 _LATTICE = 8  # places per axis at which structure is compared
 LOST = 0.3  # a best cosine below this is no match
@@ -35,7 +35,7 @@ class Retrieval:
 
 
 def merged(grid: NDArray[_Number]) -> NDArray[_Number]:
-    """Give (h, w, vectors): the copies of a cell side by side."""
+    """Return (h, w, vectors): the copies of a cell side by side."""
     copies, height, width, channels = grid.shape
     if copies == 1:
         return grid.reshape(height, width, channels)
@@ -66,9 +66,9 @@ def retrieve(source: Wide, target: Wide) -> Retrieval:
 
 
 def _refined(cosines: NDArray[np.float32], found: NDArray[np.intp]) -> Wide:
-    """Put a parabola through the best cell and its neighbours on each axis; its top is nearer.
+    """Refine the best cell: fit a parabola through it and its neighbours, and take the maximum.
 
-    Without this a slope over four positions means little: places would come in whole cells.
+    Without this, places are whole cells, and a slope over four positions is too inexact.
     """
     each = np.arange(len(found))
     top = cosines[each, found[:, 0], found[:, 1]].astype(np.float64)
@@ -94,7 +94,7 @@ def places(source: Wide, target: Wide) -> dict[str, float]:
     height, width = source.shape[1:3]
     looked = retrieve(source, target)
     distance = np.linalg.norm(looked.found - looked.expected, axis=1)
-    # No cell of a coarse grid lies exactly where a new one is expected; that is no displacement.
+    # A coarse grid has no cell exactly at the expected place. This does not count as displacement.
     nearest = np.linalg.norm(np.round(looked.expected) - looked.expected, axis=1)
     excess = np.maximum(distance - nearest, 0.0)
     measures = {
@@ -145,7 +145,7 @@ def _residual(looked: Retrieval, fit: Wide, lengths: tuple[int, int]) -> float |
 
 
 def _robust_fit(design: Wide, values: Wide) -> Wide:
-    """Least squares, reweighted so that a minority of wild retrievals has little say (Cauchy)."""
+    """Least squares with Cauchy weights, so that a few wrong retrievals have little influence."""
     weights = np.ones(len(values))
     solution = np.zeros(design.shape[1])
     for _ in range(10):
@@ -192,7 +192,7 @@ def _lines(grid: Wide, axis: int) -> Wide:
 
 
 def _cosine_at(lines: Wide, lag: float) -> float:
-    """Mean cosine at a lag that need not be whole: linear between the two whole ones."""
+    """Mean cosine at any lag, interpolated linearly between the two nearest integer lags."""
     vectors = unit(lines)
     below = int(lag)
     share = lag - below

@@ -1,8 +1,8 @@
 """Every proper way to resample an axis that people use, by name, as small matrices.
 
-The conventions of the libraries come first (`core/conventions.py`). The other kernels here are used
-to recognise tables that somebody else has resized, and to know how far apart honest results lie.
-No conversion is made with them.
+The conventions of the libraries come first (`core/conventions.py`). The other kernels are used to
+recognise tables that other programs have resized, and to measure how much honest results differ.
+No conversion uses them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OTHERS: tuple[Kernel, ...] = (
 
 @lru_cache(maxsize=256)
 def matrix(kernel: Kernel, source: int, target: int) -> Wide:
-    """Give the (target, source) matrix of a kernel along one axis."""
+    """Return the (target, source) matrix of a kernel along one axis."""
     if kernel.resampling is not None:
         return operator(source, target, kernel.resampling).matrix
     if source == target and kernel is not SHARP:

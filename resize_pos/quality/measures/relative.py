@@ -1,4 +1,4 @@
-"""Relative tables: is offset zero still offset zero, and does the bias fall off as it did."""
+"""Relative tables: is offset zero kept, and does the bias decay with distance as before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def measure_relative(source: Wide, target: Wide) -> dict[str, float]:
     before, after = _middle(source), _middle(target)
     change = size(after - before)
     mean = ratio(float(norm_map(target).mean()), float(norm_map(source).mean()), 1.0)
-    # Heads are biased up or down as a whole; distances are measured against what varies.
+    # Each head has its own constant offset, so differences are measured relative to the variation.
     scale = float(np.sqrt(np.mean(centred(source) ** 2)))
     measures = {
         "norm_ratio": mean,

@@ -1,7 +1,7 @@
-"""Samples that are the same on every run, and products that stay in one thread.
+"""Samples that are the same on every run, and matrix products that use one thread.
 
 All pairs of a 37×37 and a 55×55 table of 1024 channels are four billion multiplications. A few
-hundred cells, or a few dozen channels, say the same to two digits.
+hundred cells, or a few dozen channels, give the same result to two digits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Wide = NDArray[np.float64]
 Single = NDArray[np.float32]
 
 _GOLDEN = 0.6180339887498949
-ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; many jobs must not
-_SMALLEST, _LARGEST = 2.0**-20, 2.0**10  # values whose measures are exact without scaling
-_ROWS, _DEPTH = 32, 256  # blocks of just that size
+ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; parallel jobs must not
+_SMALLEST, _LARGEST = 2.0**-20, 2.0**10  # in this range no scaling is needed
+_ROWS, _DEPTH = 32, 256  # block size that stays below the limit
 
 
 def spread(count: int, limit: int) -> NDArray[np.intp]:
@@ -70,9 +70,9 @@ def _blocks(matrix: Single) -> Single:
 
 
 def in_range(*arrays: NDArray[Any]) -> tuple[float, tuple[NDArray[Any], ...]]:
-    """Divide arrays by one power of two if their squares could overflow or vanish in float32.
+    """Divide arrays by one power of two if their squares could over- or underflow in float32.
 
-    The divisor is returned as well. Nearly every measure is a ratio and does not change by it.
+    The divisor is returned, too. Nearly every measure is a ratio, so the division cancels out.
     """
     largest = max((float(np.max(np.abs(a))) for a in arrays if a.size), default=0.0)
     if largest == 0.0 or not np.isfinite(largest) or _SMALLEST <= largest <= _LARGEST:
@@ -97,22 +97,22 @@ def resample(grid: Wide, target: Grid, resampling: Resampling) -> Wide:
 
 
 def size(values: NDArray[np.floating[Any]]) -> float:
-    """Give the root of the sum of squares, without BLAS, whose dot product starts threads."""
+    """Return the root of the sum of squares, without BLAS, whose dot product starts threads."""
     flat = np.ascontiguousarray(values).reshape(-1)
     return float(np.sqrt(np.einsum("i,i->", flat, flat)))
 
 
 def quantile(values: ArrayLike, share: float) -> float:
-    """Do what `np.quantile` does, which would import masked arrays first."""
+    """Like `np.quantile`, but without its import of masked arrays."""
     ordered = np.sort(values, axis=None)
     return float(np.interp(share * (ordered.size - 1), np.arange(ordered.size), ordered))
 
 
 def median(values: ArrayLike) -> float:
-    """Give the value in the middle."""
+    """Return the value in the middle."""
     return quantile(values, 0.5)
 
 
 def ratio(part: float, whole: float, empty: float = 0.0) -> float:
-    """Divide; `empty` where there is nothing to divide by."""
+    """Divide; return `empty` if the divisor is zero."""
     return part / whole if whole else empty

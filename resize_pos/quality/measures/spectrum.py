@@ -1,4 +1,4 @@
-"""Frequencies: what a finer grid invents, what a coarser one folds, and repeating windows.
+"""Frequencies: imaging on a finer grid, aliasing on a coarser one, and repeating windows.
 
 The cosine transform (even at both borders) is used, because a table does not wrap around and a
 plain Fourier transform would count its two borders as a jump.
@@ -20,7 +20,7 @@ _ROUGH = 0.5  # squared step ÷ twice the variance from which cells are unrelate
 
 
 def cosine_transform(grid: Wide, axis: int) -> Wide:
-    """Give the orthonormal DCT-II along one axis; entry k has k half-periods per image."""
+    """Return the orthonormal DCT-II along one axis; entry k has k half-periods per image."""
     length = grid.shape[axis]
     moved = np.moveaxis(grid, axis, -1)
     mirrored = np.concatenate([moved, moved[..., ::-1]], axis=-1)
@@ -42,7 +42,7 @@ def inverse_cosine_transform(coefficients: Wide, axis: int) -> Wide:
 
 
 def power(grid: Wide) -> Wide:
-    """Give the variance at each pair of vertical and horizontal frequencies, (h, w); no mean."""
+    """Return the variance at each pair of vertical and horizontal frequencies, (h, w); no mean."""
     spectrum = cosine_transform(cosine_transform(centred(grid), 1), 2)
     total: Wide = np.einsum("chwd,chwd->hw", spectrum, spectrum)
     total[0, 0] = 0.0
@@ -73,7 +73,7 @@ def _outside(values: Wide, height: int, width: int) -> float:
 
 
 def _above(grid: Wide, height: int, width: int) -> Wide:
-    """Keep only what a grid of that size cannot hold."""
+    """Keep only the frequencies that a grid of that size cannot represent."""
     spectrum = cosine_transform(cosine_transform(grid, 1), 2)
     spectrum[:, :height, :width] = 0.0
     return inverse_cosine_transform(inverse_cosine_transform(spectrum, 1), 2)
@@ -82,12 +82,12 @@ def _above(grid: Wide, height: int, width: int) -> Wide:
 def window_period(grid: Wide) -> dict[str, float]:
     """Find the side of the windows that repeat in a table, as windowed attention makes them.
 
-    A window has to divide the grid on both axes, and to fit at least six times. What varies slowly
-    is taken away first: the mean over a window's area around each cell. Of the rest, the mean over
-    all windows is what repeats; its share of the energy, above the 1/n that n unrelated windows
-    would have, is the prominence. Smooth tables may repeat by themselves (DINOv2's do), but they
-    are smooth where one period ends and the next begins, and windows are not: without that on both
-    axes it is 0.
+    A window must divide the grid on both axes and fit at least six times. First the slow variation
+    is subtracted: the mean over a window's area around each cell. The mean of the rest over all
+    windows is the part that repeats. The prominence is its share of the energy, above the 1/n that
+    n unrelated windows would have. Smooth tables may also repeat (DINOv2's do), but they are smooth
+    at the border between two periods, and windows are not. So without a jump at the borders on both
+    axes, the prominence is 0.
     """
     values = centred(some_channels(grid))
     height, width = values.shape[1:3]
@@ -105,7 +105,7 @@ def window_period(grid: Wide) -> dict[str, float]:
 
 
 def _repeating(values: Wide, side: int) -> float:
-    """Give the share of the fine structure that is the same in every window, above chance."""
+    """Return the share of the fine structure that is the same in every window, above chance."""
     copies, height, width, channels = values.shape
     smooth = values
     for axis in (1, 2):
@@ -139,7 +139,7 @@ def _roughness(values: Wide, axis: int) -> float:
 
 
 def _moving_mean(values: Wide, axis: int, side: int) -> Wide:
-    """Mean over `side` positions around each one; at the borders over those that there are."""
+    """Mean over `side` positions around each one; at the borders over fewer positions."""
     length = values.shape[axis]
     total = np.cumsum(np.concatenate([np.zeros_like(values.take([0], axis)), values], axis), axis)
     position = np.arange(length)

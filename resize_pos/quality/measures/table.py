@@ -1,4 +1,4 @@
-"""Everything at once: measure one resized table, whatever its role."""
+"""Take every measure of one resized table, whatever its role."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def measure_table(
             source, target = mirrored(source), mirrored(target)
         return Measured(measure_relative(source, target))
     if isinstance(step.operation, ResampleKernel | SetLength):
-        return Measured({})  # a kernel or a looked-up row is no place in an image
+        return Measured({})  # rows of these tables are not places in an image
     if step.frames != step.table.frames:
-        measured = Measured({})  # there is no source grid to hold a new frame against
+        measured = Measured({})  # there is no source grid to compare a new frame with
     else:
         measured = measure_grid(source, target, resampling)
     values = dict(measured.values)
@@ -88,7 +88,7 @@ def measure_table(
 
 
 def _measured_channels(grid: NDArray[Any]) -> slice | NDArray[np.intp]:
-    """Take all channels, or of a very large table some, for the other ones say the same."""
+    """Return all channels, or a sample of a very large table's, which gives similar results."""
     channels = grid.shape[-1]
     if grid.size <= _LARGE:
         return slice(None)
@@ -98,7 +98,7 @@ def _measured_channels(grid: NDArray[Any]) -> slice | NDArray[np.intp]:
 def measure_grid(
     source: NDArray[np.float64], target: NDArray[np.float64], resampling: Resampling | None
 ) -> Measured:
-    """Measure two grids (copies, h, w, d); without a resampling, what needs its operator is out."""
+    """Measure two grids (copies, h, w, d); without a resampling, skip measures that need it."""
     values = {
         **energy.norm_ratios(source, target),
         **energy.channel_drift(source, target),
@@ -131,6 +131,6 @@ def unfold(step: Step, before: NDArray[Any], after: NDArray[Any]) -> tuple[Unfol
 
 
 def resampling_of(step: Step) -> Resampling | None:
-    """Give the linear operator of a step; None where its values are not resampled by one."""
+    """Return the linear operator of a step; None where its values are not resampled by one."""
     resampling = getattr(step.operation, "resampling", None)
     return resampling if isinstance(resampling, Resampling) else None
