@@ -1,1 +1,1 @@
-"""Outputs held against their plan, their source, a size or a model."""
+"""Check outputs against their plan, their source, a size or a model."""

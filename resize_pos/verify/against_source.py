@@ -1,4 +1,4 @@
-"""Hold an output against its source: what was copied, how each table was made, a verdict."""
+"""Compare an output with its source: what was copied, how each table was made, a verdict."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """What should be the source's bytes: how much was compared, and what differs."""
+    """The tensors that should equal the source's: how many were compared, and which differ."""
 
     tensors: int
     bytes: int
@@ -57,7 +57,7 @@ class Untouched:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Judge it."""
+        """Return the checks for these tensors."""
         kinds = (
             (self.missing, "missing from the output"),
             (self.added, "not in the source"),
@@ -95,7 +95,7 @@ class TableVerification:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The outcome of holding an output against its source."""
+    """The result of comparing an output with its source."""
 
     output: Path
     source: Path
@@ -105,7 +105,7 @@ class Verification:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Every check there is."""
+        """All checks."""
         of_tables = tuple(check for table in self.tables for check in table.checks)
         return (*self.untouched.checks, *self.configs, *of_tables)
 
@@ -159,7 +159,7 @@ def plan_between(source: Container, output: Container, request: Request) -> Plan
 
 
 def of_output(request: Request) -> Request:
-    """Turn a request around: what it says of the target is what is known of the output."""
+    """Return the request for the output alone: its `to_…` values become `from_…` values."""
     return replace(
         request,
         to_size=None,
@@ -174,7 +174,7 @@ def of_output(request: Request) -> Request:
 
 
 def image_size(container: Container, request: Request) -> Size:
-    """Give the image size that a checkpoint is for."""
+    """Return the image size that a checkpoint is for."""
     located = locate_in(container, replace(request, to_size=None, to_grid=None))
     for table in located.tables:
         if table.pixels is not None:
@@ -219,7 +219,7 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
 
 
 def _with_length(ours: Located, theirs: Located, request: Request) -> Request:
-    """Add the length that a text table has come to; which recipe did it is found out later."""
+    """Add the new length of a text table; the recipe is determined later."""
     known = {table.name: table.length for table in theirs.tables if table.role is Role.SEQUENCE}
     text_tables = [t for t in ours.tables if t.name in known and t.family.kept is None]
     changed = [table for table in text_tables if table.length != known[table.name]]
@@ -282,7 +282,7 @@ def explain(
         close = is_close(distance, after.dtype)
         if close or isinstance(step.operation, Lengthen):
             return _explain_recipe(replace(step, operation=operation), before, after, distance)
-        # A fixed table that was interpolated all the same, as most libraries do.
+        # A fixed table that was interpolated, as most libraries do.
         step = replace(step, operation=Resample(DEFAULT.resampling))
     origin = origin_of(step, before, after)
     if origin is not None and isinstance(step.operation, Rebuild):
@@ -312,7 +312,7 @@ def explain(
         else:
             found = diagnose(pair)
             if found is not None and not found.certain and worst(checks) is Level.OK:
-                found = None  # it looks honest: a likeness to some mistake means nothing
+                found = None  # it looks honest, so its similarity to a mistake is ignored
             checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
     elif made_by is not None:
         words = f"made by {made_by}, to {made_by.error:.0e}"

@@ -37,7 +37,7 @@ class Side:
 
     label: str  # a convention's libraries, or a file's name
     health: Health
-    origin: str | None = None  # what made it, in words; None: not asked, or nothing known
+    origin: str | None = None  # what made it, in words; None: not asked, or not known
     measures: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
 
@@ -74,7 +74,7 @@ def compare_conventions(source: Container, request: Request) -> Comparison:
     tables = []
     for step in plan.changes:
         if step.table.role is Role.RELATIVE or not isinstance(step.operation, Resample):
-            continue  # it has one convention only: its family's
+            continue  # only its family's convention applies
         before = source.read(step.table.name)
         around = Neighbours.of(source)
         versions = {
@@ -88,7 +88,7 @@ def compare_conventions(source: Container, request: Request) -> Comparison:
 
 
 def compare_files(containers: Sequence[Container], request: Request) -> Comparison:
-    """Compare files; the first is their source where its grid is not theirs."""
+    """Compare files; the first is the source of the others if its grid differs from theirs."""
     if len(containers) < 2:
         raise UsageError(
             "one file alone can only be compared by convention.",
@@ -184,7 +184,7 @@ def _side_by_side(
 
 
 def distances(arrays: Iterable[NDArray[Any]]) -> tuple[tuple[float, ...], ...]:
-    """Give the relative L2 distance of every version (columns) from every other (rows)."""
+    """Return the relative L2 distance of every version (columns) from every other (rows)."""
     wide = [array.astype(np.float64) for array in arrays]
     sizes = [size(array) for array in wide]
     return tuple(

@@ -1,8 +1,8 @@
 """Do the weights, the config and the processor of a folder agree? Answered from headers alone.
 
-The weights are the truth, because they decide which model can be built. A folder agrees when the
-edits that a transfer to its own size needs are none, when every count of image tokens is what the
-model makes of its grid, and when the model can run that grid at all.
+The weights are the reference, because they decide which model can be built. A folder agrees if
+three conditions hold: a transfer to its own size needs no config edits, every count of image tokens
+matches the model's grid, and the model can run that grid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable
 from resize_pos.planning.locate import locate_in
 
-# Model types that resample their table for every image, so that a processor may feed any size.
+# Model types that resample their table for every image, so a processor may use any size.
 _ANY_SIZE = frozenset({"dinov2", "dinov2_with_registers", "sam", "sam_hq", "idefics2"})
 
 
@@ -47,13 +47,13 @@ class FolderCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing was found that does not fit."""
+        """Whether no disagreement was found."""
         return not self.disagreements
 
 
 @dataclass(frozen=True, slots=True)
 class _Tower:
-    """One image tower: the grid of its table, or of its processor where it has none."""
+    """One image tower: the grid of its table or, without a table, of its processor."""
 
     name: str
     grid: Grid
@@ -142,7 +142,7 @@ def _words(edit: ConfigEdit, tower: _Tower) -> str:
 
 
 def _is_free(config: Document, edit: ConfigEdit) -> bool:
-    """Whether a processor may feed another size, because the model resamples its table."""
+    """Whether a processor may use another size, because the model resamples its table."""
     return edit.file in PROCESSOR_FILES and config.get("model_type") in _ANY_SIZE
 
 
@@ -181,7 +181,7 @@ def _tokens(documents: Mapping[str, Document], config: Document, tower: _Tower) 
 
 
 def _fixed_tokens(documents: Mapping[str, Document], config: Document) -> Iterator[str]:
-    """Compare the counts of a model that always makes as many tokens with the one it states."""
+    """For a model with a fixed number of tokens, compare all counts with the stated one."""
     found = pooling_of(config)
     if found is None or found[0].tokens is not Tokens.FIXED or not found[0].key:
         return
@@ -220,7 +220,7 @@ def _same(size: Size, tower: _Tower) -> bool:
 
 
 def _multiples(documents: Mapping[str, Document], same: Transfer) -> Iterator[str]:
-    """Refuse lists of sizes that are no whole numbers of images."""
+    """Report lists of sizes that are not multiples of the image size."""
     for file, key, kind, value in _places(documents, (KeyKind.MULTIPLES,)):
         if new_value(kind, value, replace(same, to_size=same.old_size)) is None:
             yield f"{file}: {key} holds sizes that are no multiples of {same.old_size} px"

@@ -1,4 +1,4 @@
-"""Run source and output at their own sizes on the user's images, and compare what they say."""
+"""Run source and output at their own sizes on the user's images, and compare the results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST = 256
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the user's images say about two checkpoints."""
+    """The results of two checkpoints on the user's images, compared."""
 
     images: int
     feature_cosine: float  # mean over images, pooled features
@@ -43,7 +43,7 @@ def image_files(folder: Path) -> tuple[Path, ...]:
             f"--images {folder}: it holds no images.",
             hint=f"looked for {', '.join(sorted(_SUFFIXES))}.",
         )
-    if len(found) > _MOST:  # evenly spread over folders, which are often classes
+    if len(found) > _MOST:  # take an even sample over all folders, which are often classes
         found = [found[i * len(found) // _MOST] for i in range(_MOST)]
     return tuple(found)
 
@@ -88,11 +88,11 @@ def _open(path: Path, channels: int) -> Image:
 
     try:
         with warnings.catch_warnings():
-            # More pixels than any photograph has: a small file that would fill the memory.
+            # More pixels than any photograph: a small file that would fill the memory.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as picture:
                 return picture.convert("L" if channels == 1 else "RGB")
-    except Exception as error:  # the decoders of Pillow have no exception in common
+    except Exception as error:  # the decoders of Pillow have no common exception class
         raise ResizePosError(f"{path}: not an image that can be read ({error}).") from error
 
 
@@ -101,7 +101,7 @@ def _normalisation(loaded: Loaded) -> tuple[torch.Tensor, torch.Tensor]:
 
     config: Mapping[str, Any] = import_timm().data.resolve_model_data_config(loaded.model)
     mean, deviation = (list(config[key]) for key in ("mean", "std"))
-    if len(mean) != loaded.channels:  # the model's own figures are for another number of channels
+    if len(mean) != loaded.channels:  # the model's own mean is for another number of channels
         mean = [sum(mean) / len(mean)] * loaded.channels
         deviation = [sum(deviation) / len(deviation)] * loaded.channels
     return torch.tensor(mean)[:, None, None], torch.tensor(deviation)[:, None, None]
@@ -110,7 +110,7 @@ def _normalisation(loaded: Loaded) -> tuple[torch.Tensor, torch.Tensor]:
 def _prepare(
     picture: Image, loaded: Loaded, normalisation: tuple[torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
-    """Squeeze the whole image to the model's size: both models must see the same content."""
+    """Resize the whole image to the model's size, so that both models see the same content."""
     import numpy as np
     import torch
     from PIL import Image
@@ -122,7 +122,7 @@ def _prepare(
 
 
 class _AttentionEntropy:
-    """While active, note the entropy of every attention map of timm's plain attention."""
+    """While active, record the entropy of every attention map of timm's plain attention."""
 
     def __init__(self, model: torch.nn.Module, into: list[float]) -> None:
         self._into = into
@@ -153,7 +153,7 @@ def _is_plain_attention(module: object) -> bool:
 
 
 def describe(result: Probe) -> Iterator[str]:
-    """Give the probe in words."""
+    """Return the probe in words."""
     yield (
         f"on {result.images} images the features keep a cosine of {result.feature_cosine:.3f} "
         f"(worst {result.feature_cosine_worst:.3f})"

@@ -1,7 +1,7 @@
 """How was this table made? Recompute it under every convention, and under every known mistake.
 
-A hypothesis is a table computed from the source; the one that the output equals explains it. What
-no hypothesis explains is left to the measures.
+A hypothesis is a table computed from the source. If the output equals it, the hypothesis explains
+the output. If no hypothesis matches, the measures decide.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
 
 _CHANNELS = 24
-_WHOLE = 1 << 23  # numbers of a table whose channels are all looked at
+_WHOLE = 1 << 23  # up to this many numbers, all channels are used
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _RESEMBLED = 0.2  # … and at which it is likely
 _PLAIN = (
     Resampling(Method.BILINEAR, antialias=False),
     Resampling(Method.NEAREST, antialias=False),
 )
-# What a library's own arithmetic leaves: float32 inside for a float32 table, and the stored dtype
-# itself for half precision, where some libraries compute in it.
+# Rounding errors of the libraries: they compute a float32 table in float32, and some compute half
+# precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 _COARSE = 0.1  # eight bits
 
@@ -37,10 +37,10 @@ _COARSE = 0.1  # eight bits
 class ConventionMatch:
     """How near a table is to what a convention makes of the source."""
 
-    names: tuple[str, ...]  # libraries with this convention; empty for a method nobody defaults to
+    names: tuple[str, ...]  # libraries with this convention; empty if it is no library's default
     resampling: Resampling
     error: float  # relative L2 distance
-    exact: bool  # within what the arithmetic explains
+    exact: bool  # the error is within rounding
 
     def __str__(self) -> str:
         whose = f"{' = '.join(self.names)}: " if self.names else ""
@@ -59,7 +59,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A source table and what somebody made of it: rows × channels, and the geometry of both."""
+    """A source table and its resized version: rows × channels, and the geometry of both."""
 
     before: Wide
     after: Wide
@@ -120,7 +120,7 @@ def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch
 
 
 def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
-    """Name the honest method that made a table, though no library resizes positions by it."""
+    """Name the honest method that made a table, if no library uses it for positions."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
     norms = None
     if len(pair.whole_before) and len(pair.whole_after):
@@ -133,7 +133,7 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
 
 
 def diagnose(pair: Pair) -> Diagnosis | None:
-    """Find the mistake that explains the table best; None where none comes near."""
+    """Find the mistake that explains the table best; None if none is close."""
     kept = _kept_rows(pair) or _block(pair)
     if kept is not None:
         return kept
@@ -205,7 +205,7 @@ def _flat(grid: Wide) -> Wide:
 
 
 def _kept_rows(pair: Pair) -> Diagnosis | None:
-    """Rows that stand where they stood, bit for bit, although the grid has another width."""
+    """Find rows that kept their old index, bit for bit, although the grid has another width."""
     if pair.source.width == pair.target.width:
         return None
     old, new = _flat(pair.cells_before), pair.cells_after
@@ -223,7 +223,7 @@ def _kept_rows(pair: Pair) -> Diagnosis | None:
 
 
 def _block(pair: Pair) -> Diagnosis | None:
-    """The source itself, unresampled, as a block of the new grid, or the new grid as one of it."""
+    """Find the unresampled source as a block of the new grid, or the new grid as one of it."""
     grid = pair.cells_before[0]
     new = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
     grows = all(n >= m for n, m in zip(new.shape, grid.shape, strict=True))
@@ -355,7 +355,7 @@ def _scaled(pair: Pair) -> Diagnosis | None:
             return None
         factor = float(np.einsum("nd,nd->", honest, pair.cells_after)) / energy
         error = _distance(pair.cells_after, factor * honest)
-        # Norms that were restored differ by a few per cent; that is no mistake.
+        # Restored norms differ by a few per cent; this is not a mistake.
         if not 0.87 < factor < 1.15 and (best is None or error < best.error):
             words = f"{resampling}, but multiplied by {factor:.3g}"
             best = Diagnosis("scaled", words, error, error <= _EXPLAINED)

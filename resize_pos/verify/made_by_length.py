@@ -1,4 +1,4 @@
-"""Which recipe made a table: every length method, or its sin-cos formula, tried in turn."""
+"""Find the recipe that made a table: try every length method, or its sin-cos formula."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLOSE = 1e-5  # of the largest value: what other libraries compute in float32
 
 
 def find_recipe(step: Step, before: NDArray[Any], after: NDArray[Any]) -> tuple[Operation, float]:
-    """Give the recipe whose result is nearest to a table, and how far the table is from it."""
+    """Return the recipe whose result is nearest to a table, and how far the table is from it."""
     scale = float(np.max(np.abs(before.astype(np.float64)))) or 1.0
     found: list[tuple[float, Operation]] = []
     for candidate in _candidates(step, before, after):
@@ -55,7 +55,7 @@ def _candidates(
     if step.target.cells < step.table.length:
         yield Lengthen(LengthMethod.KEEP)
     yield from _PLAIN
-    # The first row that is stretched lies on an old position, so it is equal as well.
+    # The first stretched row is exactly at an old position, so it is equal, too.
     equal = _equal_rows(step, before, after)
     most = min(step.table.length - 2, step.target.cells - 1)
     for first in sorted({min(max(equal - 1, 0), most), min(equal, most)}):
@@ -64,7 +64,7 @@ def _candidates(
 
 
 def _equal_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> int:
-    """Count the positions at the beginning that are as they were."""
+    """Count the unchanged positions at the beginning."""
     table = step.table
     old = table.layout.unfold(before, table.prefix, table.grid, table.suffix).grid[:, 0]
     new = table.layout.unfold(after, table.prefix, step.target, table.suffix).grid[:, 0]

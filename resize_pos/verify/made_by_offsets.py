@@ -1,4 +1,4 @@
-"""How a relative table or a buffer was made: recompute it, and say which convention gives it."""
+"""Find how a relative table or a buffer was made: recompute it under every convention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXACT = 1e-5  # of the largest value: float32 arithmetic in another order
 
 
 def origin_of(step: Step, before: NDArray[Any], after: NDArray[Any]) -> Check | None:
-    """Recompute what a step should give; None where its operation is not one of these."""
+    """Recompute the result of a step; return None for other operations."""
     if isinstance(step.operation, Rebuild):
         return _computed(step, before, after)
     if isinstance(step.operation, ResampleOffsets):

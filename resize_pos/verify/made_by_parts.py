@@ -1,7 +1,7 @@
 """What is wrong with parts of a table: which rows, which channels, which order, which values.
 
-Nothing here knows how a table was damaged. It is compared cell by cell and channel by channel with
-the honest result, and what differs is described.
+No kind of damage is assumed. The table is compared cell by cell and channel by channel with the
+honest result, and the differences are described.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _errors(table: Wide, honest: Wide, axis: int) -> Wide:
 
 
 def _split(errors: Wide) -> NDArray[np.bool_] | None:
-    """Tell which entries are foreign, if the others are the honest ones."""
+    """Return which entries are foreign, if all others are honest."""
     same, other = errors <= _SAME, errors >= _OTHER
     if not other.any() or same.mean() < 0.25 or (~same & ~other).mean() > _MOST_BETWEEN:
         return None
@@ -125,7 +125,7 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
 
 
 def _order(table: Wide, honest: Wide, target: Grid) -> Finding | None:
-    """Every cell is an honest one, but elsewhere."""
+    """Detect honest cells in a wrong order."""
     cells = spread(len(table), _SAMPLE)
     mean = honest.mean(axis=0)
     mine, theirs = unit(table[cells] - mean), unit(honest - mean)

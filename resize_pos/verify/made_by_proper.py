@@ -1,4 +1,4 @@
-"""Tables that an honest method made which is no library's convention for positions, by name."""
+"""Recognise tables made by an honest method that no library uses for positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, ratio, size, unit
 
 _HALFWAY = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
-_MOST_CELLS = 1 << 12  # of a new grid, or one on the way; with more, two resizes are not tried
+_MOST_CELLS = 1 << 12  # of the new or the intermediate grid; above, two resizes are not tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ def _restored(
 
 
 def _two_resizes(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
-    """Give what two resizes by one convention make of a grid: words, new grid."""
+    """Yield the results of two successive resizes by one convention: words, new grid."""
     grid = Grid(source.shape[1], source.shape[2])
     if target.cells > _MOST_CELLS:
         return
@@ -63,7 +63,7 @@ def _two_resizes(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
 
 
 def _between(source: Grid, target: Grid) -> Iterator[Grid]:
-    """Guess the grids that somebody may have gone through."""
+    """Yield likely intermediate grids."""
     square = source.is_square and target.is_square
     squares = [Grid(side, side) for side in _HALFWAY] if square else []
     middle = Grid(

@@ -1,4 +1,4 @@
-"""What a table is that no convention made: a mistake, training, or another honest method."""
+"""Explain a table that matches no convention: a mistake, training, or another honest method."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from resize_pos.quality.verdict import (
 )
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis
 
-TRAINED = 0.35  # distance to the nearest convention up to which training explains it,
-SMOOTH = 0.1  # if neighbours are as similar as before, but for this much
+TRAINED = 0.35  # up to this distance to the nearest convention, training explains it,
+SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
 NOISY = 0.2  # how far noise may misplace cells
 _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
-# A rough table that was resized honestly may look like this, too; then its structure is right.
+# An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
 _ANOTHER = "made by another honest method"
 
@@ -33,7 +33,7 @@ def origin_in_doubt(
     checks: tuple[Check, ...],
     measured: Measured,
 ) -> Iterator[Check]:
-    """Say what a table is that no convention made."""
+    """Explain a table that matches no convention."""
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
     if found is not None:
         verb = "it is" if found.certain else "it looks"
@@ -47,12 +47,12 @@ def origin_in_doubt(
         detail = words.get(health.kind, KIND_WORDS[health.kind])
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     else:
-        # Nobody's convention, but perhaps an honest one: the structure decides.
+        # No library's convention, but perhaps an honest method: the structure checks decide.
         yield Check("origin", worst(checks), f"{near}{_guess(matches[0], checks, measured)}")
 
 
 def _guess(nearest: ConventionMatch, checks: tuple[Check, ...], measured: Measured) -> str:
-    """Say what such a table may be."""
+    """Return a guess of how the table was made, in words."""
     values = measured.values
     if values.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS:
         return ". There are too few cells to tell more"

@@ -1,4 +1,4 @@
-"""Hold an output against its plan and its source, before anybody else sees it."""
+"""Check an output against its plan and its source, before it is renamed into place."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_output(
 
 
 def _edited_sizes(sizes: Sequence[ConfigSize], plan: Plan) -> Sequence[ConfigSize]:
-    """Give the sizes that configs will state once the user has edited them, as advised."""
+    """Return the sizes that configs will state after the user has edited them as advised."""
     if plan.to_size is None:
         return sizes
     old, new = plan.from_size, plan.to_size

@@ -42,7 +42,7 @@ def fit(located: Located, request: Request) -> Fit:
 
 
 def fit_config(located: Located, request: Request, stated: Sequence[ConfigSize], where: str) -> Fit:
-    """Hold a checkpoint against every image and patch size that a config states."""
+    """Compare a checkpoint with every image and patch size that a config states."""
     if not stated:
         raise ContainerError(
             f"{where}: no config there states an image size.",

@@ -1,4 +1,4 @@
-"""The one door to timm: importing it, building a model that fits a checkpoint, loading it strictly.
+"""All use of timm: import it, build a model that fits a checkpoint, load it strictly.
 
 torch and timm are imported inside functions only, and nowhere else in the package.
 """
@@ -70,9 +70,9 @@ class ForwardPass:
 def import_timm() -> Any:
     """Import timm, also beside a torchvision whose compiled operators do not fit the torch here.
 
-    timm imports torchvision, which registers fake kernels for two operators at import. Where its
-    binary does not fit they are unknown and the import fails, so their schemas are declared.
-    Nothing that we use calls them.
+    timm imports torchvision, which registers fake kernels for two operators at import. If its
+    binary does not match torch, the operators are unknown and the import fails. So their schemas
+    are declared here. We never call these operators.
     """
     try:
         import torch
@@ -81,10 +81,10 @@ def import_timm() -> Any:
     try:
         import torchvision  # noqa: F401
     except ImportError:
-        pass  # timm says itself what it is missing
+        pass  # the import of timm below reports it
     except RuntimeError:
         for name in _OPERATORS:
-            with suppress(RuntimeError):  # somebody has declared it
+            with suppress(RuntimeError):  # it is already declared
                 torch.library.define(name, _SCHEMA)
     try:
         import timm
@@ -107,7 +107,7 @@ def load_strictly(container: Container, spec: ModelSpec, size: Size) -> Loaded:
     arguments |= spec.arguments
     try:
         model = timm.create_model(spec.name, **arguments)
-    except Exception as error:  # timm raises what it likes for a wrong name or argument
+    except Exception as error:  # timm raises various errors for a wrong name or argument
         raise ResizePosError(
             f"timm could not build {spec.name} for {size} px: {error}.",
             hint="check the name, and pass constructor arguments with --model-arg KEY=VALUE.",
@@ -125,7 +125,7 @@ def load_strictly(container: Container, spec: ModelSpec, size: Size) -> Loaded:
 
 
 def forward_once(loaded: Loaded, name: str) -> ForwardPass:
-    """Run one image of grey through the model; refuse a result that is not finite."""
+    """Run one grey image through the model; raise if the result is not finite."""
     import torch
 
     with torch.no_grad():
@@ -167,6 +167,6 @@ def _state(container: Container) -> dict[str, torch.Tensor]:
     for name in container.tensors:
         array = container.read(name)
         if array.dtype.kind not in "iub":
-            array = array.astype(np.float32)  # bfloat16 and its like have no torch view of numpy
+            array = array.astype(np.float32)  # torch cannot read numpy's bfloat16 and similar types
         state[name] = torch.from_numpy(np.ascontiguousarray(array).copy())
     return state
