@@ -39,11 +39,7 @@ def driven(*words: object, prepare: str = "") -> dict[str, Any]:
     return found
 
 
-# Reports and the batch's ledger are not written atomically yet: see docs/reliability.md.
-SETTLED = [name for name in CONVERSIONS if name not in ("batch", "report")]
-
-
-@pytest.mark.parametrize("name", SETTLED)
+@pytest.mark.parametrize("name", CONVERSIONS)
 def test_a_disturbed_conversion_keeps_its_promises(name: str, tmp_path: Path) -> None:
     found = driven(name, build(name, tmp_path), COUNT, "errors", "signals", "changes")
     assert found["wrong"] == []
