@@ -1,4 +1,4 @@
-"""What is known of one layout, read strictly from TOML: an unknown or missing key is refused."""
+"""The description of one layout, read from TOML. An unknown or missing key is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.windows import DerivedRule, WindowRule
 
-_STEM = r"(?P<stem>(?:.*?[./])??)"  # the shortest, so that a key may itself begin with a module
+_STEM = r"(?P<stem>(?:.*?[./])??)"  # non-greedy, so that a key can begin with a module
 
 
 class Role(StrEnum):
@@ -35,14 +35,14 @@ class Role(StrEnum):
     SEQUENCE = "sequence"  # a token of a text
     DERIVED = "derived"  # nothing of its own: computed from the geometry of other tables
     REFERENCE = "reference"  # a patch of a grid that the library resamples while it runs
-    INDEX = "index"  # a coordinate that is looked up as it is, such as "row 17"
+    INDEX = "index"  # a coordinate used directly as row number, such as "row 17"
     KERNEL = "kernel"  # no row at all: the patch embedding, which `--to-patch` changes
-    INERT = "inert"  # nothing that an image size decides
+    INERT = "inert"  # nothing that depends on the image size
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who may own the rows before or after a grid: a plain count, or the tokens of siblings."""
+    """Possible rows before or after a grid: a plain count, or one per token of sibling tensors."""
 
     count: int
     siblings: tuple[str, ...]
@@ -59,7 +59,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How one lineage of models names and lays out its position tables."""
+    """How one group of models names its position tables and lays them out."""
 
     name: str
     title: str
@@ -79,8 +79,8 @@ class Family:
     windows: WindowRule | None = None
     derived: DerivedRule | None = None
     models: tuple[str, ...] = ()  # model types of a config that claim the table for this family
-    named: str | None = None  # a regular expression that claims it, found anywhere in the name
-    padded: bool = False  # pad_token_id + 1 rows come first, where a config states one
+    named: str | None = None  # a regular expression, searched in the name, that claims it
+    padded: bool = False  # if a config has pad_token_id: that + 1 reserved rows
     kept: str | None = None  # why such a table is never changed
     why: str = ""  # why a reference, index or inert tensor is left alone
     refuse: str = ""
@@ -88,14 +88,14 @@ class Family:
     source: str = ""
 
     def stem(self, name: str) -> str | None:
-        """Match a tensor's name; give what stands before the key, or None."""
+        """Match a tensor's name; return the part before the key, or None."""
         found = _compiled(self.key).fullmatch(name)
         if found is None or (self.windows is not None and self.windows.place(name) is None):
             return None
         return found["stem"]
 
     def objection(self, stem: str, tensors: Mapping[str, TensorInfo], shape: Sequence[int]) -> str:
-        """Say why a tensor whose name matches is not of this family; empty when it is."""
+        """Return why a tensor with a matching name is not of this family; empty if it is."""
         for alternatives in self.requires:
             names = [part.strip() for part in alternatives.split("|")]
             if not any(_present(name, stem, tensors) for name in names):
@@ -112,24 +112,24 @@ class Family:
 
     @property
     def must_be_claimed(self) -> bool:
-        """Whether name and shape alone do not make a tensor this family's."""
+        """Whether matching key and shape are not enough: a config or the whole name must match."""
         return bool(self.models) or self.named is not None
 
     def claims(self, name: str) -> bool:
-        """Whether the whole name of a tensor says that it is of this family."""
+        """Whether the whole name of a tensor shows that it belongs to this family."""
         return self.named is not None and re.search(self.named, name) is not None
 
     def layout(
         self, shape: Sequence[int], stem: str = "", tensors: Mapping[str, TensorInfo] | None = None
     ) -> Layout | None:
-        """Give the first axis pattern that fits a shape."""
+        """Return the first axis pattern that fits a shape."""
         layouts = self._layouts(stem, tensors or {}, shape)
         return next((axes for axes in layouts if axes.mismatch(tuple(shape)) is None), None)
 
     def _layouts(
         self, stem: str, tensors: Mapping[str, TensorInfo], shape: Sequence[int]
     ) -> tuple[Layout, ...]:
-        """State the lengths inside a group that only the table it follows can tell."""
+        """Fill in the lengths inside a group that only the leading table states."""
         leader = tensors.get(stem + self.follows) if self.follows else None
         if leader is None or len(leader.shape) < 2:
             return self.axes
@@ -145,10 +145,10 @@ _CONDITION = re.compile(r"(~?)([^:@#]+)([:@#]?)(\d*)")
 
 
 def _present(name: str, stem: str, tensors: Mapping[str, TensorInfo]) -> bool:
-    """Look for a sibling, perhaps anywhere (`~name`), perhaps of a certain shape.
+    """Whether a sibling exists; `~name` searches the whole checkpoint.
 
-    `name:5` must have five axes, `name@7` a 7×7 kernel, `name#1` one input channel; `name.*` is
-    anything that begins so.
+    `name:5` must have five axes, `name@7` a 7×7 kernel, `name#1` one input channel. `name.*` is
+    any name that begins with `name.`.
     """
     if name.endswith("*"):
         return _index(tensors).begins(stem + name[:-1])
@@ -167,9 +167,10 @@ def _condition(
 
 
 class _NameIndex:
-    """The names of one checkpoint, sorted, so that a question about all of them is answered fast.
+    """The names of one checkpoint, sorted for fast lookup.
 
-    Thousands of tables ask about their siblings; without it the work would be quadratic.
+    Every table looks up its siblings. Without this index, that would be quadratic in the number
+    of tensors.
     """
 
     def __init__(self, tensors: Mapping[str, TensorInfo]) -> None:
@@ -200,7 +201,7 @@ _last_index = _NameIndex({})
 
 
 def _index(tensors: Mapping[str, TensorInfo]) -> _NameIndex:
-    """Give the index of a checkpoint; that of the last one is kept."""
+    """Return the index of a checkpoint; the last one is cached."""
     global _last_index
     index = _last_index
     if index.tensors is not tensors or index.count != len(tensors):

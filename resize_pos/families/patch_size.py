@@ -1,4 +1,4 @@
-"""The patch size, read off the patch-embedding kernels of a checkpoint.
+"""The patch size, read from the patch-embedding kernels of a checkpoint.
 
 A family names where to look with small expressions: a sibling tensor, an integer, or a product or
 quotient of them, such as `patch_embed.proj.weight * 2` for a grid half as fine as the patches; `t2`
@@ -22,7 +22,7 @@ _FACTOR = re.compile(r"([*/])\s+")
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Pixels per cell, and what says so."""
+    """Pixels per cell, and the evidence for it."""
 
     size: Size
     reason: str
@@ -33,7 +33,7 @@ class Patch:
 def read_patch(
     expressions: Sequence[str], stem: str, tensors: Mapping[str, TensorInfo]
 ) -> Patch | None:
-    """Evaluate the first expression whose tensors are there."""
+    """Evaluate the first expression whose tensors exist."""
     for expression in expressions:
         found = _evaluate(expression, stem, tensors)
         if found is not None:
@@ -42,7 +42,7 @@ def read_patch(
 
 
 def kernel_extent(info: TensorInfo) -> tuple[int, Size] | None:
-    """Give frames and pixels of a patch-embedding kernel: convolution or linear, torch or JAX."""
+    """Return frames and pixels of a patch-embedding kernel: convolution or linear, torch or JAX."""
     shape = info.shape
     jax = info.name.endswith("kernel")
     if len(shape) in (4, 5):

@@ -1,8 +1,8 @@
-"""The known families, each read from `families.toml` when a name first asks for it.
+"""The known families. Each is parsed from `families.toml` when a tensor name first needs it.
 
-Reading all of them costs more than everything else that a look at a checkpoint does. So the text is
-cut into its entries, and an entry is parsed only when a tensor's name holds a piece of text without
-which the entry's key cannot match.
+Parsing all of them takes longer than all other work of inspecting a checkpoint. So the text is
+split into entries. An entry is parsed only if a tensor name contains a substring that every match
+of the entry's key must contain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from resize_pos.families.family import Family, load_families
 _ENTRY = "[[family]]\n"
 _KEY = re.compile(r"^key = '([^']*)'$", re.MULTILINE)
 _LITERAL = re.compile(r"(?:[\w/]|\\\.)+")  # a pattern that matches only itself
-_INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # what holds no further group
+_INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # a group without inner groups
 _OPTIONAL_GROUP = re.compile(rf"\({_INSIDE}\)[?*]")
 _GROUP = re.compile(rf"\({_INSIDE}\)[+]?")
 _LOOSE = re.compile(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")

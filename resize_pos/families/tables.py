@@ -1,4 +1,4 @@
-"""The values between locating and executing: position tables, and the steps planned for them."""
+"""The data passed from locating to executing: position tables, and the steps planned for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PositionTable:
 
     tensor: TensorInfo
     family: Family
-    stem: str  # what stands before the family's key in the name: the tower it belongs to
+    stem: str  # the part of the name before the family's key: the tower it belongs to
     layout: Layout
     grid: Grid  # patches; for a relative table the window whose offsets it holds
     prefix: int = 0
@@ -29,9 +29,9 @@ class PositionTable:
     patch: Size | None = None
     evidence: tuple[str, ...] = ()
     follows: str | None = None  # the table whose geometry this one shares
-    reach: Reach | None = None  # what is known of a relative table's window
+    reach: Reach | None = None  # what is known about a relative table's window
     fixed: SinCosTable | None = None  # the sin-cos formula that its values follow
-    window: Size | None = None  # what one cell sees, where patches overlap
+    window: Size | None = None  # pixels that one cell sees, if patches overlap
     frames: int = 1  # grids in the table, one per frame or tube of frames
     tube: int = 1  # frames per cell
     kernel: str | None = None  # the patch embedding that gave the patch size
@@ -48,12 +48,12 @@ class PositionTable:
 
     @property
     def tiling(self) -> Tiling | None:
-        """How the image is cut into cells, where that is known."""
+        """How the image is divided into cells, if known."""
         return None if self.patch is None else Tiling(self.patch, self.window)
 
     @property
     def pixels(self) -> Size | None:
-        """The size of the image that its grid covers, where it tells one."""
+        """The size of the image that its grid covers, if it can be determined."""
         tells = self.role not in (Role.REFERENCE, Role.KERNEL) and not self.family.scaled
         if self.tiling is None or not tells or not {"h", "w"} <= self.layout.axes:
             return None
@@ -69,7 +69,7 @@ _OF_IMAGES = {Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.
 
 
 def is_all_text(roles: Iterable[Role]) -> bool:
-    """Whether tables of these roles say something about a text and nothing about an image."""
+    """Whether tables of these roles belong to texts only, and none to an image."""
     present = set(roles)
     return Role.SEQUENCE in present and not present & _OF_IMAGES
 
@@ -78,9 +78,9 @@ class Action(StrEnum):
     """What happens to a table."""
 
     RESIZE = "resize"  # its values are interpolated
-    REGENERATE = "regenerate"  # its values are computed anew from their formula
+    REGENERATE = "regenerate"  # its values are recomputed from their formula
     KEEP = "keep"
-    DROP = "drop"  # an optimizer's state is taken out
+    DROP = "drop"  # an optimizer's state is removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Step:
     action: Action
     target: Grid
     target_shape: tuple[int, ...]
-    operation: Operation | None  # None: the bytes are kept
+    operation: Operation | None  # None: the bytes stay unchanged
     reason: str
     own_convention: str | None = None  # the family's own, where it differs from what is done
     frames: int = 1  # after the step
@@ -118,31 +118,31 @@ class Step:
 
     @property
     def kind(self) -> str:
-        """What it is, for the report: the table's role, or that it is an optimizer's."""
+        """The kind for the report: the table's role, or optimizer state."""
         return self.table.role.value if self.state is None else "optimizer"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What its geometry was concluded from."""
+        """The evidence for its geometry."""
         return self.table.evidence if self.state is None else self.state.evidence
 
 
 def stored_grid(role: Role, grid: Grid) -> Grid:
-    """Give the grid as stored: cells, or the offsets −(n−1) … n−1 of a relative table's window."""
+    """Return the stored grid: cells, or offsets −(n−1) … n−1 for a relative table's window."""
     if role is not Role.RELATIVE:
         return grid
     return Grid(2 * grid.height - 1, 2 * grid.width - 1)
 
 
 def keep(table: PositionTable, reason: str) -> Step:
-    """Plan to leave a table as it is."""
+    """Plan to keep a table unchanged."""
     shape = table.tensor.shape
     return Step(table, Action.KEEP, table.grid, shape, None, reason, frames=table.frames)
 
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A tensor that is a table for certain, but whose geometry needs a word from the user."""
+    """A tensor that is certainly a table, but whose geometry the user must state."""
 
     tensor: TensorInfo
     family: Family
@@ -151,7 +151,7 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A tensor that sounds like a position table and was not taken for one."""
+    """A tensor whose name suggests a position table, but which matches no family."""
 
     tensor: TensorInfo
     reason: str
@@ -159,7 +159,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """A tensor that sounds like a position table and is known not to depend on the resolution."""
+    """A tensor that looks like a position table, but is known not to depend on the resolution."""
 
     tensor: TensorInfo
     family: Family
@@ -167,13 +167,13 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Everything that a look at names and shapes found."""
+    """Everything that was found from names and shapes."""
 
     tables: tuple[PositionTable, ...]
     unsettled: tuple[Unsettled, ...]
     near_misses: tuple[NearMiss, ...]
     left_alone: tuple[LeftAlone, ...] = ()
-    pictured: bool = False  # a config states an image size, whatever tables there are
+    pictured: bool = False  # a config states an image size, with or without tables
 
     @property
     def all_text(self) -> bool:

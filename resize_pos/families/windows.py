@@ -1,7 +1,8 @@
-"""What decides how far a relative table reaches, as data: the image, a window, or neither.
+"""What determines the window of a relative table, as data: the image, a fixed window, or neither.
 
-A relative table holds one row per offset inside an attention window of h×w cells. Families differ
-in what fixes that window; `families.toml` states it under `[family.windows]`. Free of numpy.
+A relative table holds one row per offset inside an attention window of h×w cells. What determines
+that window depends on the family; `families.toml` states it under `[family.windows]`. This module
+does not import numpy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from resize_pos.core.geometry import Grid, Size, grid_of
 
 
 class Follows(StrEnum):
-    """What a table's window is tied to."""
+    """What a table's window depends on."""
 
     IMAGE = "image"  # every cell of the image at its stage
     GLOBAL = "global"  # the image in blocks with global attention; windowed blocks stay
@@ -36,7 +37,7 @@ class Clamp(StrEnum):
 
 
 class Rounding(StrEnum):
-    """How a stage counts cells that are not whole."""
+    """How a stage counts a cell that is only partly inside the image."""
 
     DOWN = "down"
     UP = "up"
@@ -44,23 +45,23 @@ class Rounding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowRule:
-    """How one family ties its windows to image, stage and request."""
+    """How the windows of one family depend on image, stage and request."""
 
     follows: Follows
-    stage: str | None = None  # finds the number of the stage in a name; None: there is one stage
+    stage: str | None = None  # matches the stage number in a name; None: only one stage
     strides: tuple[int, ...] = (1,)  # pixels per cell, by stage; patches, where a patch is known
     stem: int = 1  # the image is cut into these first; the remainder is dropped
     rounding: Rounding = Rounding.DOWN
     multiples: tuple[int, ...] = (1,)  # a stage's window over the model's, by stage
     clamp: Clamp = Clamp.NEVER
-    whole: int = 1  # image sides must be multiples of this, or the library cannot run
-    longer: bool = False  # both axes hold the longer side
-    pyramid: bool = False  # the stage shows in the table's own size: half, a quarter …
+    whole: int = 1  # image sides must be multiples of this, or the library fails
+    longer: bool = False  # both axes have the length of the longer side
+    pyramid: bool = False  # the table's own size shows the stage: half, a quarter …
     deep: bool = False  # windows have a depth in time, which is kept
     leader: str | None = None  # a sibling whose grid the table shares
-    designs: tuple[tuple[int, ...], ...] = ()  # windows by stage that are a model's own
+    designs: tuple[tuple[int, ...], ...] = ()  # windows by stage that a known model has by design
     quarters: bool = False  # the last block of each quarter of the blocks sees the whole image
-    why: str = ""  # for NOTHING: what the window is made of
+    why: str = ""  # for NOTHING: what determines the window
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> WindowRule:
@@ -99,7 +100,7 @@ class WindowRule:
         return self.multiples[min(stage, len(self.multiples) - 1)]
 
     def cells(self, size: Size, stride: Size) -> Grid:
-        """Count the cells of an image at a stage, as the library does it."""
+        """Count the cells of an image at a stage, as the library does."""
         if self.whole > 1:
             self._require_whole(size)
         if self.longer:
@@ -135,14 +136,14 @@ class Reach:
     stride: Size  # pixels per cell of its stage
     multiple: int = 1
     nominal: Grid | None = None  # the model's own window, before any stage clamps it
-    clamped: bool = False  # whether the nominal window itself may be a clamped one
-    image: Size | None = None  # what is known of the source image
-    patch: Size | None = None  # pixels per patch, where `--to-grid` can be turned into pixels
+    clamped: bool = False  # whether the nominal window itself may be clamped
+    image: Size | None = None  # the size of the source image, if known
+    patch: Size | None = None  # pixels per patch, if `--to-grid` can be converted to pixels
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedRule:
-    """How a buffer is computed, and from whose geometry."""
+    """How a buffer is computed, and from which table's geometry."""
 
     formula: str
     leader: tuple[str, ...] = ()
