@@ -204,8 +204,8 @@ def _new_tokens(value: object, transfer: Transfer) -> object:
         return None
     if value * new.cells % old.cells:
         raise GeometryError(
-            f"a config counts {value} image tokens for {old} cells; {new} cells do not give a "
-            "whole number of them.",
+            f"a config states {value} image tokens for {old} cells; at the same ratio, {new} cells "
+            "do not give a whole number of tokens.",
             hint=f"choose a size whose grid is a multiple of {_pooled(old, value)} per side; or "
             "pass --no-config to convert the weights alone.",
         )

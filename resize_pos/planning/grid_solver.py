@@ -227,15 +227,14 @@ def _ambiguous(
     if near is not None and near.choice is not None:
         grid, prefix = near.choice.grid, near.choice.prefix.count
         return GeometryError(
-            f"{name} has {rows} rows, and with the prefixes known for its family nothing settles "
-            f"its grid; but {near.words}.",
+            f"{name} has {rows} rows: its grid cannot be determined from this family's known "
+            f"prefix counts; but {near.words}.",
             hint=f"if {_rows(prefix)} stand before the grid, pass --prefix {prefix} "
             f"--from-grid {grid.height}x{grid.width}.",
         )
     if not answers:
         return GeometryError(
-            f"{name} has {rows} rows, which no grid fits with the prefixes known for its family."
-            f"{look}",
+            f"{name} has {rows} rows: no grid fits with this family's known prefix counts.{look}",
             hint="state the grid with --from-grid HxW, and --prefix N for the rows before it.",
         )
     shown = "; ".join(str(answer) for answer in answers[:_MOST_LISTED])

@@ -229,7 +229,7 @@ def _require_windows(located: Located, request: Request) -> None:
         return
     raise UsageError(
         f"--to-window {request.to_window}: no table in this file follows a window.",
-        hint="pass --to SIZE; `resize-pos inspect` says what each table follows.",
+        hint="pass --to SIZE; `resize-pos inspect` shows what each table follows.",
     )
 
 
@@ -264,8 +264,8 @@ def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document])
         unsaid = isinstance(step.operation, ResampleKernel | SetLength)
         if documents and (unsaid or step.frames != step.table.frames):
             raise TableError(
-                f"{step.table.name} changes ({step.reason}), and the configs beside it would still "
-                "say the old number.",
+                f"{step.table.name} changes ({step.reason}), but the config files cannot be "
+                "updated for this change and would be stale.",
                 hint=f"{NO_CONFIG[:-1]}, and edit the configs by hand.",
             )
 

@@ -243,7 +243,7 @@ def test_timm_swin_windows_are_no_larger_than_their_stage(
 
 
 def test_a_window_that_may_have_been_cut_down_is_not_guessed() -> None:
-    with pytest.raises(ResizePosError, match="cut down to a small image") as caught:
+    with pytest.raises(ResizePosError, match="reduced to fit a small image") as caught:
         planned(swin(6, 3, 1), to=224)
     assert "--to-window" in str(caught.value.hint)
     assert set(targets(planned(swin(6, 3, 1), to=224, to_window=7)).values()) == {Grid(7, 7)}

@@ -90,7 +90,7 @@ def _mask_blocks(
     side = math.isqrt(count)
     if side * side != count:
         raise GeometryError(
-            f"{match.tensor.name} masks {count} windows, which are no square.",
+            f"{match.tensor.name} masks {count} windows, which is not a square number.",
             hint="pass --from SIZE (height × width), the image size of the checkpoint.",
         )
     return Grid(side, side), reach
@@ -204,7 +204,7 @@ def _resolution(table: PositionTable, leader: Step, request: Request) -> Derived
 def _scalars(table: PositionTable, source: Size, target: Size) -> DerivedShape:
     if target.height != target.width:
         raise TableError(
-            f"{table.name} is a single number and cannot say {target} px.",
+            f"{table.name} is a single number and cannot store {target} px.",
             hint="convert to a square size, or remove this tensor first.",
         )
     return Extent(value=source.height), Extent(value=target.height), ()
@@ -220,7 +220,7 @@ def _rotary(table: PositionTable, leader: Step, request: Request) -> DerivedShap
     """One row of angles per patch."""
     if table.tensor.shape[0] != leader.table.grid.cells:
         raise GeometryError(
-            f"{table.tensor} has not one row for each of the {leader.table.grid} patches."
+            f"{table.tensor} does not have one row per patch of the {leader.table.grid} grid."
         )
     source, target = Extent(grid=leader.table.grid), Extent(grid=leader.target)
     return source, target, (leader.target.cells, *table.tensor.shape[1:])

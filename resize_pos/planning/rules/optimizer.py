@@ -120,7 +120,7 @@ def _match(
         return _Matched(fitting, f"the only parameter and the only entry of shape {shown}")
     same = {s.table.name for s in changing if _geometry(s) == _geometry(step)}
     if set(alike) <= same and len(fitting) <= len(alike):
-        return _Matched(fitting, f"every parameter of shape {shown} goes through the same")
+        return _Matched(fitting, f"every parameter of shape {shown} changes in the same way")
     if len(alike) == len(fitting) and len({slot.group for slot in fitting}) == 1:
         place = alike.index(table.name)
         reason = f"number {place + 1} of {len(alike)} parameters of shape {shown}, in order"
@@ -165,7 +165,7 @@ def _plan(
                         step.table.grid,
                         info.shape,
                         None,
-                        f"{doubt}{name}: the optimizer starts it afresh",
+                        f"{doubt}{name}: removed; the optimizer initialises it again",
                         state=_state(info, slot, matched),
                     )
         return
@@ -177,7 +177,7 @@ def _plan(
             raise TableError(
                 f"{slot.entry} is the optimizer's state of {name}, and cannot be interpolated: "
                 f"{obstacle}.",
-                hint="--optimizer drop takes it out, and the optimizer starts it afresh.",
+                hint="--optimizer drop removes it, and the optimizer then initialises it again.",
             )
         for info in slot.fields:
             if info.shape == shape:
@@ -209,16 +209,16 @@ def _require_agreement(one: Step | None, other: Step) -> None:
         raise TableError(
             f"{one.name} could be the state of {one.table.name} or of {other.table.name}, which "
             "change differently.",
-            hint="--optimizer drop takes it out, and the optimizer starts it afresh.",
+            hint="--optimizer drop removes it, and the optimizer then initialises it again.",
         )
 
 
 def _ambiguous(step: Step, matched: _Matched, optimizer: OptimizerState) -> TableError:
     keys = ", ".join(slot.key for slot in matched.slots[:8])
     return TableError(
-        f"{optimizer.state}: which entry belongs to {step.table.name} cannot be told: "
+        f"{optimizer.state}: the entry of {step.table.name} cannot be determined: "
         f"{matched.reason} (entries {keys}).",
-        hint="--optimizer drop takes all of these out, so that the optimizer starts them afresh; "
+        hint="--optimizer drop removes all of these; the optimizer then initialises them again; "
         "--optimizer resize needs an optimizer that was built with named parameters "
         "(model.named_parameters()), or a checkpoint without the optimizer.",
     )

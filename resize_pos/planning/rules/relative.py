@@ -282,7 +282,7 @@ def _settle_unknown(
 ) -> PositionTable:
     raise GeometryError(
         f"{match.tensor} is a relative table of a model that no family knows, so what its window "
-        "follows is not known either; the file would be converted by halves.",
+        "follows is unknown, too; only a part of the file could be converted.",
         hint="`resize-pos families` lists the models whose relative tables are known.",
     )
 

@@ -19,7 +19,7 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
         return keep(table, _unchanged(table, request))
     family = table.family
     if family.refuse and not (family.forcible and request.force_interpolate):
-        hint = "--force-interpolate does it all the same." if family.forcible else None
+        hint = "pass --force-interpolate to do it anyway." if family.forcible else None
         raise TableError(f"{table.name} cannot be transferred: {family.refuse}.", hint=hint)
     own = family.convention
     differs = own is not None and own.resampling != request.resampling

@@ -80,7 +80,7 @@ def _level(match: Match, around: Surroundings) -> int:
     level = round(math.log2(largest / own))
     if largest >> level != own:
         raise GeometryError(
-            f"{match.tensor.name} reaches over {own} cells, which is not {largest} halved."
+            f"{match.tensor.name} has {own} cells, which is not {largest} halved {level} times."
         )
     return level
 

@@ -126,8 +126,8 @@ def _clamped(table: PositionTable, request: Request, wanted: Grid) -> Grid:
     grows = target.height > table.grid.height or target.width > table.grid.width
     if grows and found.clamped and request.to_window is None:
         raise GeometryError(
-            f"{table.name} has the window {table.grid}, which may be the model's own or a smaller "
-            "one, cut down to a small image; both become different tables here.",
+            f"{table.name} has the window {table.grid}: either the model's own, or a larger one "
+            "that was reduced to fit a small image. The two give different new tables.",
             hint="state the model's window with --to-window N, or the source image with --from.",
         )
     return target

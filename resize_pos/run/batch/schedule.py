@@ -98,7 +98,7 @@ def _outcome(future: Future[Outcome], task: Task) -> Outcome | None:
     except (Exception, CancelledError) as error:  # of the cluster: tasks never raise
         return failed(
             task,
-            f"the cluster gave it up: {type(error).__name__}: {error}",
+            f"the cluster stopped trying: {type(error).__name__}: {error}",
             "look at the logs of the workers; each must have resize-pos and see the same files.",
         )
 
