@@ -18,7 +18,7 @@ from resize_pos.families.family import Family, load_families
 _ENTRY = "[[family]]\n"
 _KEY = re.compile(r"^key = '([^']*)'$", re.MULTILINE)
 _LITERAL = re.compile(r"(?:[\w/]|\\\.)+")  # a pattern that matches only itself
-_INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # a group without inner groups
+_INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # text that contains no group
 _OPTIONAL_GROUP = re.compile(rf"\({_INSIDE}\)[?*]")
 _GROUP = re.compile(rf"\({_INSIDE}\)[+]?")
 _LOOSE = re.compile(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
