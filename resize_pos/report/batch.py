@@ -48,7 +48,7 @@ class Row:
     status: str
     tables: str
     verdict: str
-    rank: int  # of the verdict, worst first
+    rank: int  # sort key of the verdict, worst first
     reason: str
     bytes: int
     seconds: float | None
@@ -56,7 +56,7 @@ class Row:
 
 
 def write_batch_reports(batch: BatchResult, paths: Iterable[Path]) -> None:
-    """Write every report that was asked for."""
+    """Write every requested report."""
     for path in paths:
         writers: dict[str, Callable[[], str]] = {
             ".json": lambda: json_text(batch_document(batch)),
@@ -119,7 +119,7 @@ def _links(reports: Iterable[Path], folder: Path) -> Iterable[Link]:
 
 
 def _html(batch: BatchResult, folder: Path) -> str:
-    from resize_pos.report.html import batch_html  # only who asks for a page imports jinja2
+    from resize_pos.report.html import batch_html  # imports jinja2, which only a page needs
 
     words = {key: _COUNT_WORDS[key] for key in _COUNT_WORDS if batch.counts.get(key)}
     return batch_html(

@@ -29,7 +29,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a conversion was judged to be; kept for later runs that find its target current."""
+    """The verdict on a conversion; stored for later runs that find the target current."""
 
     verdict: Level = Level.OK
     checks: tuple[Check, ...] = ()
@@ -38,7 +38,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job could not be done, and how to go on."""
+    """Why a job failed, and how to fix it."""
 
     error: str
     hint: str | None = None
@@ -57,11 +57,11 @@ class JobResult:
     judgement: Judgement = Judgement()
     failure: Failure | None = None  # if it failed
     report: Report | None = None  # if this run planned or converted it
-    reports: tuple[Path, ...] = ()  # where its own reports belong
+    reports: tuple[Path, ...] = ()  # paths of its own reports
 
     @property
     def verdict(self) -> Level:
-        """What the conversion was judged to be; ok if there was nothing to judge."""
+        """The verdict on the conversion; ok if there was nothing to judge."""
         return self.judgement.verdict
 
     @property
@@ -86,13 +86,13 @@ class BatchResult:
 
     output_dir: Path
     results: tuple[JobResult, ...]
-    jobs: int  # more than results if the batch was stopped
+    jobs: int  # larger than the number of results if the batch was stopped
     seconds: float
     strict: bool = False
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many jobs ended how; `warned` ones are counted among the others, too."""
+        """The number of jobs per status; `warned` jobs are also counted under their status."""
         found = [result.status for result in self.results]
         counts = {status.value: found.count(status) for status in JobStatus}
         counts["warned"] = len(self.warned)
@@ -115,7 +115,7 @@ class BatchResult:
 
     @property
     def exit_code(self) -> int:
-        """1 if any job failed; 3 if a check did, or a warning with `strict`; else 0."""
+        """1: a job failed; 3: a check failed, or warned with `strict`; else 0."""
         codes = {result.exit_code(strict=self.strict) for result in self.results}
         return next((code for code in (1, 3) if code in codes), 0)
 
@@ -159,7 +159,7 @@ def _report(result: JobResult) -> dict[str, Any]:
 
 
 def batch_document(batch: BatchResult) -> dict[str, Any]:
-    """Return the whole as plain data, in the order of the sources."""
+    """Return the whole batch as plain data, in the order of the sources."""
     return {
         "schema": BATCH_SCHEMA,
         "version": __version__,

@@ -1,6 +1,6 @@
-"""Line charts as small SVG documents. They hold numbers and our own words only, so they are safe.
+"""Line charts as small SVG documents. They contain only numbers and our own words: no user text.
 
-Colours come from the page's style sheet, by class, so that one chart serves both themes.
+Colours come from classes in the page's style sheet, so one chart works in both themes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Axis:
     logarithmic: bool = False
 
     def part(self, value: float) -> float:
-        """Give where a value lies along the axis, 0 to 1."""
+        """Return the position of a value along the axis, 0 to 1."""
         low, high = self.low, self.high
         if self.logarithmic:
             value, low, high = (math.log10(x) for x in (max(value, self.low), low, high))
@@ -80,7 +80,7 @@ def powers(label: str, low: int, high: int = 0) -> Axis:
 def line_chart(
     title: str, x: Axis, y: Axis, lines: Sequence[Line], marks: Sequence[Mark] = ()
 ) -> str:
-    """Draw curves over two axes; `title` is what a screen reader says."""
+    """Draw curves over two axes; `title` is the text for screen readers."""
 
     def across(value: float) -> float:
         return _LEFT + x.part(value) * (_WIDTH - _LEFT - _RIGHT)
@@ -115,7 +115,7 @@ def line_chart(
         path, pen = "", "M"
         for a, b in zip(line.curve.x, line.curve.y, strict=True):
             if y.logarithmic and b < y.low:
-                pen = "M"  # nothing to see here: a gap, not a fall to the floor
+                pen = "M"  # no value here: leave a gap in the curve
                 continue
             path += f"{pen}{across(a):.1f} {up(b):.1f}"
             pen = "L"

@@ -1,7 +1,7 @@
 """Perceptually uniform colour maps: 256 colours each, interpolated between ten control points.
 
-Viridis and cividis are equally bright steps from dark to light, in colour and in grey, and can be
-told apart with any colour vision; the control points are the published ones.
+Brightness rises in equal steps in viridis and cividis, so they also work in grey and for
+colour-blind readers. The control points are the published ones.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Scale:
 
     @classmethod
     def around(cls, values: Iterable[float]) -> Scale:
-        """Span the values given; a single value gets some room, so that it has a place."""
+        """Cover the given values; a single value gets a margin, so that the range is not empty."""
         found = [*values] or [0.0]
         low, high = min(found), max(found)
         room = 0.0 if high - low > 1e-6 * max(abs(low), abs(high)) else (abs(high) or 1.0) * 0.05
         return cls(low - room, high + room)
 
     def part(self, value: float) -> float:
-        """Give where a value lies between the ends, 0 to 1."""
+        """Return the position of a value between the ends, 0 to 1."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
     def index(self, value: float) -> int:
-        """Give the number of a value's colour."""
+        """Return the index of a value's colour."""
         return round(self.part(value) * (_COLOURS - 1))
 
 
@@ -60,6 +60,6 @@ COSINES = Scale(-1.0, 1.0)
 
 
 def gradient(ramp: tuple[Colour, ...], stops: int = 10) -> str:
-    """Give a colour map as the stops of a CSS gradient, for a legend."""
+    """Return a colour map as the stops of a CSS gradient, for a legend."""
     chosen = [ramp[round(at * (len(ramp) - 1) / (stops - 1))] for at in range(stops)]
     return ", ".join(f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in chosen)

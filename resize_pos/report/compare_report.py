@@ -13,7 +13,7 @@ SCHEMA = "resize-pos/compare/1"
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """Give a comparison as plain data."""
+    """Return a comparison as plain data."""
     return {
         "schema": SCHEMA,
         "version": __version__,

@@ -1,4 +1,4 @@
-"""The registry of families as a Markdown document: docs/families.md is this and nothing else."""
+"""The registry of families as a Markdown document. docs/families.md is exactly this output."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _UNITS = {
 }
 _WINDOWED = (Role.RELATIVE, Role.DISTANCE)
 _THIRDS = (1 / 3, 2 / 3)
-_FAINTEST = -5  # power of ten at the foot of a spectrum
+_FAINTEST = -5  # lowest power of ten on the axis of a spectrum
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,18 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image that is its own address."""
+    """An image as a data URI."""
 
     address: str
     width: int
     height: int
-    text: str  # for those who do not see it
+    text: str  # alternative text for screen readers
     marker: Marker | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MapPair:
-    """The same thing before and after."""
+    """The same map before and after."""
 
     caption: str
     before: Picture
@@ -74,7 +74,7 @@ class Figure:
 
 
 def draw(pictures: StepPictures, role: Role) -> tuple[Figure, ...]:
-    """Draw everything there is to see of a table that was resized."""
+    """Draw all figures of a resized table."""
     flat = 1 in (pictures.before.grid.height, pictures.before.grid.width)
     unit = _UNITS.get(role, "position")
     spatial = _along(pictures, unit, role) if flat else _over(pictures, unit)
@@ -182,7 +182,7 @@ def _both(before: Curve, after: Curve) -> tuple[Line, Line]:
 
 
 def _extent(pictures: StepPictures, unit: str, role: Role) -> Axis:
-    """Lay windows over each other; count the positions of a text, which may only grow longer."""
+    """Scale windows to the same extent; for text, count positions, because it may only grow."""
     if role is Role.SEQUENCE:
         longest = max(pictures.before.grid.cells, pictures.after.grid.cells)
         return linear(unit, 0.0, float(longest))

@@ -27,13 +27,13 @@ _SEARCHED = 4096  # bytes, of the beginning or the end of a file
 
 
 def format_of(path: Path) -> str:
-    """Give the format that a file's suffix names."""
+    """Return the report format for a file's suffix."""
     suffix = path.suffix.lower()
     return _SPELLINGS.get(suffix, suffix)
 
 
 def wants_pictures(paths: Iterable[Path]) -> bool:
-    """Tell whether one of the reports has pictures in it."""
+    """Return whether one of the reports contains pictures."""
     return any(format_of(path) == ".html" for path in paths)
 
 
@@ -45,10 +45,10 @@ def report_markdown(report: Report) -> str:
 def require_report_targets(
     paths: Iterable[Path], *, force: bool = False, sources: Sequence[Path] = ()
 ) -> None:
-    """Refuse, before any work is done, a report that could not or must not be written.
+    """Refuse, before any work is done, a report path that cannot or must not be written.
 
-    An existing file is replaced if it is a report of ours, or with `force`. A file of a source, or
-    a config beside it, is never replaced.
+    An existing file is replaced only if we wrote it as a report, or with `force`. A file of a
+    source, or a config beside it, is never replaced.
     """
     for path in paths:
         if format_of(path) not in SUFFIXES:
@@ -79,7 +79,7 @@ def _require_place(path: Path, *, force: bool, sources: Sequence[Path]) -> None:
                 )
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise OutputError(f"--report {path}: the folder {path.parent} is not writable.")
-        # Only an attempt shows that a name fits, and that the disk is neither full nor read-only.
+        # Only a real write shows that the name is valid and the disk is neither full nor read-only.
         probe = stage_path(path)
         probe.touch(exist_ok=False)
         probe.unlink()
@@ -88,7 +88,7 @@ def _require_place(path: Path, *, force: bool, sources: Sequence[Path]) -> None:
 
 
 def _is_report(path: Path) -> bool:
-    """Tell by the mark in it whether we wrote a file."""
+    """Return whether a file contains our mark, so that it is a report we wrote."""
     try:
         if not path.is_file():
             return False
@@ -102,8 +102,8 @@ def _is_report(path: Path) -> bool:
 
 
 def _belongs_to(path: Path, source: Path) -> bool:
-    """Tell whether a file is a source, is inside of one, or is a config beside one."""
-    if not source.exists():  # it is on a hub, or its absence is reported elsewhere
+    """Return whether a file is a source, is inside one, or is a config beside one."""
+    if not source.exists():  # it is on the hub, or another check reports it as missing
         return False
     real, target = source.resolve(), path.resolve()
     if target == real or (path.exists() and path.samefile(source)):
@@ -119,7 +119,7 @@ def _failed(path: Path, error: OSError) -> OutputError:
 
 
 def write_reports(report: Report, paths: Iterable[Path], command: str | None = None) -> None:
-    """Write every report that was asked for; `command` is what the user typed, if that is known."""
+    """Write every requested report; `command` is the command line, if known."""
     write_files(
         {
             ".json": lambda: report_json(report),
@@ -131,7 +131,7 @@ def write_reports(report: Report, paths: Iterable[Path], command: str | None = N
 
 
 def write_files(writers: Mapping[str, Callable[[], str]], paths: Iterable[Path]) -> None:
-    """Write each file with the writer of its format: whole or not at all."""
+    """Write each file atomically, with the writer for its format."""
     for path in paths:
         kind = format_of(path)
         text = writers[kind]()

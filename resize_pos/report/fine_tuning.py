@@ -1,6 +1,6 @@
-"""Settings that others have published for training on after a change of resolution.
+"""Published settings for fine-tuning after a change of resolution.
 
-Citations, not claims of ours: what was read, and where. None of them was run here.
+These are citations with their sources. We did not run them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables that go through the same, such as one per block, put together: shown once, counted."""
+"""Group tables that are treated alike, such as one per block: shown once, with their number."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Group(Generic[Table]):
 
     @property
     def shown(self) -> Table:
-        """The one that stands for all: the first of those judged worst."""
+        """The representative of the group: the first table with the worst verdict."""
         return max(self.tables, key=lambda table: _ORDER.index(worst(table.checks)))
 
     @property
@@ -56,7 +56,7 @@ class Group(Generic[Table]):
 
     @property
     def name(self) -> str:
-        """Name the first one, and how many go with it."""
+        """The name of the first table, and the number of the others."""
         return and_alike(self.step.name, len(self.tables))
 
     @property
@@ -66,12 +66,12 @@ class Group(Generic[Table]):
 
     @property
     def changes(self) -> bool:
-        """Whether they become something else."""
+        """Whether the tables are changed."""
         return self.step.action is not Action.KEEP
 
     @property
     def sample(self) -> str:
-        """Say how many were measured, where that is not all of them."""
+        """Say how many tables were measured; empty if all were."""
         measured = sum(bool(table.measures) for table in self.tables)
         return f"{measured} of {len(self.tables)}" if 0 < measured < len(self.tables) else ""
 
@@ -90,13 +90,13 @@ class Group(Generic[Table]):
         return tuple(reasons)
 
     def spread(self, measure: str) -> tuple[float, float] | None:
-        """Give the lowest and the highest value of a measure; None where nobody took it."""
+        """Return the lowest and the highest value of a measure; None if it was not measured."""
         values = [table.measures[measure] for table in self.tables if measure in table.measures]
         return (min(values), max(values)) if values else None
 
 
 def grouped(tables: Iterable[Table]) -> tuple[Group[Table], ...]:
-    """Put tables together that go through the same."""
+    """Group the tables that are treated alike."""
     groups: dict[tuple[object, ...], list[Table]] = {}
     for table in tables:
         groups.setdefault(_key(table.step), []).append(table)
@@ -117,7 +117,7 @@ def _key(step: Step) -> tuple[object, ...]:
 
 
 def group_key(table: PositionTable) -> tuple[object, ...]:
-    """Give what tables have in common that are one kind and have one geometry."""
+    """Return a key that is equal for tables of the same kind and geometry."""
     return (
         table.role,
         table.family.source,  # a vertical and a horizontal table are two families of one source
@@ -130,17 +130,17 @@ def group_key(table: PositionTable) -> tuple[object, ...]:
 
 
 def _turned(grid: Grid) -> Grid:
-    """Take the offsets along one axis for the same as those along the other."""
+    """Return the grid turned so that offsets along either axis compare equal."""
     return Grid(1, grid.height) if grid.width == 1 else grid
 
 
 def and_alike(name: str, count: int) -> str:
-    """Name one table for several."""
+    """Return a name for several tables: the first, and the number of the others."""
     return name if count == 1 else f"{name} and {count - 1} alike"
 
 
 def change_words(step: Step) -> str:
-    """Say from what extent to what."""
+    """Return the old and the new extent in words."""
     if step.operation is None:
         return extent_words(step.table)
     if step.table.role is Role.SEQUENCE:
@@ -174,10 +174,10 @@ def treatment_words(step: Step) -> str:
 
 
 def reasons_in_words(groups: Sequence[Group[Table]]) -> tuple[Check, ...]:
-    """Say why the verdict is what it is, in as few lines as that takes.
+    """Explain the verdict in as few lines as possible.
 
-    What is not ok is said in full, and of which tables; otherwise one table says all it has to
-    say, and of many only the range is told.
+    Every check that is not ok is listed, with its tables. If all are ok, a single table lists all
+    its checks, and several tables only the range of the norms.
     """
     judged = [group for group in groups if any(table.checks for table in group.tables)]
     bad = [

@@ -1,7 +1,7 @@
-"""Pages as single HTML files that need nothing else: style, pictures and charts are inside.
+"""Self-contained HTML pages: style, pictures and charts are embedded.
 
-Names, paths and evidence come from files that nobody has checked. The templates escape all of them,
-and each page forbids itself the network and any script but its own.
+Names, paths and evidence come from untrusted files. The templates escape all of them, and each page
+has a content security policy that forbids the network and any script but its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from resize_pos.report.page import Page
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
-# The only files that a page can be made of. All are data of this package.
+# The only files that a page may include. All are part of this package.
 _TEMPLATES = ("page.html", "batch.html")
 _PARTS = ("page.css", "batch.css", "batch.js")
 
@@ -74,7 +74,7 @@ def _trusted(text: str) -> Any:
 
 
 def _hash(text: str) -> str:
-    """Return how a content security policy names an inline style or script."""
+    """Return the hash of an inline style or script for a content security policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -86,7 +86,7 @@ def _read(name: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Write four digits; the page carries the whole number beside them."""
+    """Write four digits; the page also contains the full number."""
     return f"{value:.4g}".replace("-", "−")
 
 

@@ -31,7 +31,7 @@ SCHEMA = "resize-pos/report/1"
 
 
 def report_document(report: Report) -> dict[str, Any]:
-    """Give the report as plain data, in the order of the contract."""
+    """Return the report as plain data; the order of the keys is fixed."""
     fine_tune = report.fine_tune
     return {
         "schema": SCHEMA,
@@ -80,12 +80,12 @@ def report_document(report: Report) -> dict[str, Any]:
 
 
 def report_json(report: Report) -> str:
-    """Write the document out."""
+    """Return the report as JSON text."""
     return json_text(report_document(report))
 
 
 def json_text(document: Any, *, indent: int | None = 2) -> str:
-    """Write any document: NaN and infinity as null, and nothing that a terminal would act on."""
+    """Return a document as JSON: NaN and infinity as null, terminal control characters escaped."""
     text = json.dumps(finite(document), indent=indent, ensure_ascii=False, allow_nan=False)
     return safe_json(text)
 
@@ -107,7 +107,7 @@ def request_document(request: Request) -> dict[str, Any]:
 
 
 def table_document(table: PositionTable) -> dict[str, Any]:
-    """Give a located table as plain data; shared by the report and `inspect`."""
+    """Return a located table as plain data; shared by the report and `inspect`."""
     return {
         "name": table.name,
         "family": table.family.name,
@@ -122,7 +122,7 @@ def table_document(table: PositionTable) -> dict[str, Any]:
 
 
 def left_alone_document(entry: LeftAlone) -> dict[str, Any]:
-    """Give a tensor that only sounds like a table as plain data."""
+    """Return, as plain data, a tensor that has a table's name but is not one."""
     return {
         "name": entry.tensor.name,
         "family": entry.family.name,
@@ -163,12 +163,12 @@ def _table_report(report: TableReport) -> dict[str, Any]:
 
 
 def checks_document(checks: Iterable[Check]) -> list[dict[str, str]]:
-    """Give judged measures as plain data."""
+    """Return judged measures as plain data."""
     return [{"name": c.name, "level": c.level.value, "detail": c.detail} for c in checks]
 
 
 def health_document(health: Health) -> dict[str, Any]:
-    """Give what a table's values say as plain data."""
+    """Return the health of a table as plain data."""
     return {
         "kind": health.kind.value,
         "detail": health.detail,
@@ -178,7 +178,7 @@ def health_document(health: Health) -> dict[str, Any]:
 
 
 def peer_document(peer: Peer) -> dict[str, Any]:
-    """Give what another library would have made of the table as plain data."""
+    """Return the result of another library's convention as plain data."""
     return {
         "name": peer.convention,
         "method": peer.resampling.method.value,
@@ -189,7 +189,7 @@ def peer_document(peer: Peer) -> dict[str, Any]:
 
 
 def _convention(step: Step) -> str | None:
-    """Name a library that does exactly this; the family's own one before the others."""
+    """Return a library that resizes exactly so; the family's own library is preferred."""
     own = step.table.family.convention
     known: list[Convention | RelativeConvention] = [
         *CONVENTIONS.values(),

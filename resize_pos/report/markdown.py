@@ -1,6 +1,6 @@
 """A page as GitHub-flavoured Markdown: for a step summary, a pull request or a model card.
 
-Whatever comes from a file is escaped, so that a name can neither end a table cell nor be markup.
+All text from files is escaped, so that a name can neither end a table cell nor act as markup.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def table(
     *,
     right: AbstractSet[int] = frozenset(),
 ) -> Iterator[str]:
-    """Write a table from cells that are escaped already."""
+    """Write a table from cells that are already escaped."""
     yield _row(head)
     yield _row(["--:" if at in right else "---" for at in range(len(head))])
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a written report shows, as a value: the same for HTML and Markdown, a run or `verify`."""
+"""The content of a report as a value, shared by HTML and Markdown, by a run and `verify`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlanRow:
     """One line of the plan."""
 
     name: str
-    more: tuple[str, ...]  # tables that go through the same
+    more: tuple[str, ...]  # tables that are treated alike
     extent: str
     words: str
     changed: bool
@@ -41,7 +41,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One measure with its meaning; the ends of its range where a group has several."""
+    """One measure with its meaning; for a group, its lowest and highest value."""
 
     name: str
     value: float
@@ -57,12 +57,12 @@ class LibraryDistance:
     method: str
     distance: float
     norm_ratio: float | None
-    own: bool  # it is what was done
+    own: bool  # whether it is the method that was used
 
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """One table, or several alike, in full."""
+    """One table, or several alike, with all details."""
 
     name: str
     more: tuple[str, ...]
@@ -77,7 +77,7 @@ class PageSection:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value in a config: changed along, or still to change."""
+    """A value in a config: already changed, or still to be changed by the user."""
 
     file: str
     key: str
@@ -111,7 +111,7 @@ class Page:
     advice: Advice | None
     provenance: tuple[tuple[str, str], ...]
     command: str | None = None
-    label: str = LABEL  # what the verdict is and what it is not; empty where there is none
+    label: str = LABEL  # what the verdict covers and what not; empty without a verdict
 
 
 _HEADLINES = {
@@ -167,7 +167,7 @@ def _title(report: Report) -> str:
 
 
 def plan_rows(groups: Iterable[Group[Table]]) -> tuple[PlanRow, ...]:
-    """Say what becomes of each table; changes first."""
+    """Return what happens to each table; changed tables first."""
     rows = [
         PlanRow(
             group.names[0],
@@ -186,7 +186,7 @@ def section(
     words: str | None = None,
     library_distances: tuple[LibraryDistance, ...] | None = None,
 ) -> PageSection:
-    """Lay out one table, or several alike by the one that stands for them."""
+    """Lay out one table, or one representative of several alike."""
     table = group.shown
     step = table.step
     return PageSection(
@@ -203,7 +203,7 @@ def section(
 
 
 def _checks(group: Group[Table], table: Judged) -> tuple[Check, ...]:
-    """Every check of the table shown, with what only others of its group have beside it."""
+    """Every check of the shown table, and further checks that are not ok in its group."""
     reasons = {check.name: check for check in group.reasons()}
     own = tuple(reasons.pop(check.name, check) for check in table.checks)
     return (*own, *reasons.values())
@@ -234,7 +234,7 @@ def _facts(step: Step) -> Iterable[tuple[str, str]]:
 
 
 def peers_as_distances(peers: Sequence[Peer], step: Step) -> tuple[LibraryDistance, ...]:
-    """Put libraries with one convention together; nearest first."""
+    """Group the libraries that share a convention; nearest first."""
     resampling = getattr(step.operation, "resampling", None)
     found: dict[str, list[Peer]] = {}
     for peer in peers:
@@ -261,7 +261,7 @@ def _notes(report: Report, groups: Sequence[Group[Table]]) -> Iterable[str]:
         yield f"The output is a {report.conversion.format} file."
         left = [*report.conversion.dropped, *report.conversion.aliases]
         if left:
-            yield f"Left out, for that format cannot hold it: {', '.join(left)}."
+            yield f"Left out, because that format cannot store it: {', '.join(left)}."
     for entry in report.left_out:
         yield f"{entry.name} is left out: {entry.reason}"
     if copied.linked:
@@ -304,11 +304,11 @@ def _provenance(report: Report) -> Iterable[tuple[str, str]]:
 
 
 def _methods(steps: Iterable[Step]) -> Mapping[str, str]:
-    """Say where the libraries that resample in the same way say so."""
+    """Return where the libraries that resample in the same way document it."""
     found = {}
     for step in steps:
         if step.table.role is Role.SEQUENCE:
-            continue  # lengths have recipes, not libraries' conventions
+            continue  # lengths are changed by recipes, not by conventions of libraries
         resampling = getattr(step.operation, "resampling", None)
         same = [c for c in CONVENTIONS.values() if c.resampling == resampling]
         own = step.table.family.convention

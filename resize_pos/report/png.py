@@ -1,4 +1,4 @@
-"""A map of numbers as a PNG: one pixel per number, a palette, zlib, and nothing else."""
+"""Encode a map of numbers as a PNG with a palette, one pixel per number; needs only zlib."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encode_map(values: Map, scale: Scale, ramp: tuple[Colour, ...]) -> bytes:
 
 
 def data_uri(image: bytes) -> str:
-    """Give an image as the address of itself."""
+    """Return an image as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(image).decode('ascii')}"
 
 

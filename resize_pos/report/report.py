@@ -46,7 +46,7 @@ class TableReport:
     measures: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     peers: tuple[Peer, ...] = ()  # what other libraries would have made of it
-    pictures: StepPictures | None = None  # only when asked for, one table of those alike
+    pictures: StepPictures | None = None  # only on request, for one of several alike tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class FineTune:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything there is to say about one run."""
+    """All results of one run."""
 
     source: Path
-    output: Path | None  # None: nothing was or would be written
+    output: Path | None  # None: nothing was written, or would be
     status: Status
     plan: Plan
     tables: tuple[TableReport, ...]
     copied: Copied
     seconds: float
-    sha256: str | None = None  # of the output; only computed when a document is asked for
-    config_advice: tuple[ConfigAdvice, ...] = ()  # what is left to the user
-    left_out: tuple[LeftOut, ...] = ()  # files of a folder that its copy does not get
+    sha256: str | None = None  # of the output; computed only if a document is requested
+    config_advice: tuple[ConfigAdvice, ...] = ()  # config changes that the user must make
+    left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
     conversion: Conversion | None = None  # set: the output is of another file format
 
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def fine_tune(self) -> FineTune:
-        """Advice for what comes next; the published recipes are about images."""
+        """Advice for the next step; published recipes are included for images only."""
         resized = [
             t.step.table
             for t in self.tables
@@ -102,6 +102,6 @@ class Report:
         return FineTune(names, suggestion, tuple(map(str, PUBLISHED)))
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """0 done; 3 when a check failed, or when `strict` meets a warning."""
+        """0: done; 3: a check failed, or warned with `strict`."""
         refused = (Level.WARN, Level.FAIL) if strict else (Level.FAIL,)
         return 3 if self.verdict in refused else 0

@@ -27,7 +27,7 @@ _HEADLINES = {
 
 
 def write_verified(verified: Verified, paths: Iterable[Path], command: str | None) -> None:
-    """Write every report of a verification that was asked for."""
+    """Write every requested report of a verification."""
     page = verified_page(verified, command)
     write_files(
         {
@@ -71,7 +71,7 @@ def _row(group: Group[TableVerification]) -> PlanRow:
 
 
 def _made_words(table: TableVerification) -> str:
-    """Say how a table was made, as far as that is known."""
+    """Return how a table was made, as far as known."""
     if table.made_by is not None:
         return f"made by {table.made_by}"
     if table.diagnosis is not None:
@@ -81,7 +81,7 @@ def _made_words(table: TableVerification) -> str:
 
 
 def _library_distances(table: TableVerification) -> tuple[LibraryDistance, ...]:
-    """How near the table comes to what every convention would have made, nearest first."""
+    """The distance of the table to the result of every convention, nearest first."""
     norms = {str(peer.resampling): peer.norm_ratio for peer in table.peers}
     return tuple(
         LibraryDistance(
@@ -113,7 +113,7 @@ def _provenance(verified: Verified) -> Iterator[tuple[str, str]]:
 
 
 def _figures(held: Verification | None) -> dict[str, tuple[Figure, ...]]:
-    """Read the tables that are shown once more, and draw them."""
+    """Read the shown tables again, and draw them."""
     if held is None:
         return {}
     source, output = open_container(held.source), open_container(held.output)

@@ -1,4 +1,4 @@
-"""The outcome of `verify` as a value and as one JSON document, schema `resize-pos/verify/1`."""
+"""The result of `verify` as a value and as one JSON document, schema `resize-pos/verify/1`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = "resize-pos/verify/1"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Everything that a verification found out; what was not asked for is None."""
+    """Everything that a verification found; None for what was not requested."""
 
     output: Path
     against: Verification | None = None
@@ -34,17 +34,17 @@ class Verified:
 
     @property
     def verdict(self) -> Level:
-        """The most severe check; a model that loads and runs has none."""
+        """The most severe check; loading a model adds no checks."""
         return Level.OK if self.against is None else self.against.verdict
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """0 sound; 3 when a check failed, or when `strict` meets a warning."""
+        """0: sound; 3: a check failed, or warned with `strict`."""
         refused = (Level.WARN, Level.FAIL) if strict else (Level.FAIL,)
         return 3 if self.verdict in refused else 0
 
 
 def verified_document(verified: Verified) -> dict[str, Any]:
-    """Give the outcome as plain data."""
+    """Return the outcome as plain data."""
     held = verified.against
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -93,7 +93,7 @@ def _table(table: TableVerification) -> dict[str, Any]:
 
 
 def match_document(match: ConventionMatch) -> dict[str, Any]:
-    """Give how near a convention comes as plain data."""
+    """Return how close a convention is, as plain data."""
     return {
         "names": list(match.names),
         "method": match.resampling.method.value,
