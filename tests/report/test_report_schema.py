@@ -70,7 +70,7 @@ RUNS: dict[str, tuple[list[str], str, str]] = {
     "planned": (["vit.safetensors", "--to", "96x160", "-n"], "planned", "ok"),
     "unchanged": (["vit.safetensors", "--to", "64"], "unchanged", "ok"),
     "a limit is passed": (["vit.safetensors", "--to", "96", "--max", "overshoot=-1"], "", "fail"),
-    "nothing to preserve": (["noise.safetensors", "--to", "128"], "resized", "warn"),
+    "nothing to preserve": (["noise.safetensors", "--to", "192"], "resized", "warn"),
     "image and text": (["clip.safetensors", "--to", "96"], "resized", "ok"),
     "text alone": (
         ["clip.safetensors", "--to-length", "40", "--length-method", "stretch:4"],
@@ -85,7 +85,7 @@ RUNS: dict[str, tuple[list[str], str, str]] = {
 def test_every_outcome_is_described(case: str, run: Any, tmp_path: Path) -> None:
     words, status, verdict = RUNS[case]
     rng = np.random.default_rng(3)
-    noise = vit(6, 6, channels=64) | {"pos_embed": rng.normal(size=(1, 37, 64)).astype(np.float32)}
+    noise = vit(9, 9, channels=64) | {"pos_embed": rng.normal(size=(1, 82, 64)).astype(np.float32)}
     write_safetensors(tmp_path / "vit.safetensors", vit())
     write_safetensors(tmp_path / "noise.safetensors", noise)
     write_safetensors(tmp_path / "clip.safetensors", CLIP)
