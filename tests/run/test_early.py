@@ -114,9 +114,9 @@ def test_the_pickle_of_the_copy_is_taken_apart_while_bytes_are_copied(
     FILES["plain.pth"](tmp_path / "plain.pth")
     threads: list[threading.Thread] = []
 
-    def walk(pickle: bytes) -> Walked:
+    def walk(pickle: bytes, file_size: int | None = None) -> Walked:
         threads.append(threading.current_thread())
-        return pickle_walk.walk(pickle)
+        return pickle_walk.walk(pickle, file_size)
 
     archive.parsed_pickle.cache_clear()
     monkeypatch.setattr(archive, "walk", walk)
