@@ -32,9 +32,9 @@ class Request(RequestFields):
         given: dict[str, Any] = {name: v for name, v in options.items() if v is not None}
         for one, other in _EXCLUSIVE:
             _exclusive((one, given.get(one)), (other, given.get(other)))
-        if ("pattern" in given) != ("axes" in given):
+        if "axes" in given and "pattern" not in given:
             raise UsageError(
-                "--pattern and --axes need each other.",
+                "--axes describes the table that --pattern names, and no --pattern is given.",
                 hint="for example: --pattern 'my_pos$' --axes '1 (p h w s) d'",
             )
         if "fill" in given and "length_method" not in given:

@@ -30,6 +30,8 @@ class RequestFields:
     family: str | None = None
     pattern: str | None = None
     axes: str | None = None
+    also: str | None = None
+    leave: str | None = None
     like: str | None = None
     resampling: Resampling = DEFAULT.resampling
     to_window: Grid | None = None
@@ -60,6 +62,8 @@ class Options(TypedDict, total=False):
     family: str | None
     pattern: str | None
     axes: str | None
+    also: str | None
+    leave: str | None
     method: str | None
     antialias: bool | None
     like: str | None

@@ -235,20 +235,29 @@ def load_families(text: str) -> tuple[Family, ...]:
     return families
 
 
-def custom_family(pattern: str, axes: str) -> Family:
-    """Make a family from `--pattern` and `--axes`, for a table that no family knows."""
+# How unknown tables are laid out, if nobody says more: flat rows first, then stored grids.
+USUAL_AXES = ("1 (p h w s) d", "(p h w s) d", "(p h w s) 1 d", "1 h w d", "h w d")
+
+
+def name_pattern(flag: str, pattern: str) -> re.Pattern[str]:
+    """Compile a regular expression that the user gave for names of tensors."""
     try:
-        re.compile(pattern)
+        return re.compile(pattern)
     except re.error as error:
-        raise UsageError(f"--pattern {pattern!r} is not a regular expression: {error}.") from None
-    layout = Layout.parse(axes)
-    lines = any("l" in term for term in layout.terms)
+        raise UsageError(f"{flag} {pattern!r} is not a regular expression: {error}.") from None
+
+
+def custom_family(pattern: str, axes: str | None) -> Family:
+    """Make a family from `--pattern` and `--axes`, for a table that no family knows."""
+    name_pattern("--pattern", pattern)
+    layouts = tuple(map(Layout.parse, USUAL_AXES if axes is None else (axes,)))
+    lines = any("l" in term for layout in layouts for term in layout.terms)
     return Family(
         name="custom",
         title="given by --pattern and --axes",
         role=Role.SEQUENCE if lines else Role.ABSOLUTE,
         key=f".*(?:{pattern}).*",
-        axes=(layout,),
+        axes=layouts,
         prefix=(Owner(0, ()), Owner(1, ())),
         source="the command line",
     )

@@ -15,8 +15,14 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
 from resize_pos.core.tensors import TensorInfo
 
-_CHANNELS = (3, 1, 4)  # what the input of a linear patch embedding may hold per pixel
 _VOLUME_CHANNELS = (1, 2, 3, 4)  # CT, PET-CT, colour, the four of BraTS
+# What the input of a linear patch embedding may hold per pixel. Colours are the rule. 1024 inputs
+# may be 32×32 grey or 16×16 four-channel pixels, so another count is taken only if it alone fits.
+_COLOURS = 3
+_OTHER_CHANNELS = (1, 4)
+_MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
+_PATCH_NAME = re.compile(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
+_MOST_OWN_ROWS = 8  # rows by which tables of one grid may differ: class tokens, registers
 _FACTOR = re.compile(r"([*/])\s+")
 
 
@@ -50,10 +56,10 @@ def kernel_extent(info: TensorInfo) -> tuple[int, Size] | None:
         return (window[0] if len(shape) == 5 else 1), Size(*window[-2:])
     if len(shape) == 2:
         inputs = shape[0] if jax else shape[1]
-        for channels in _CHANNELS:
-            side = math.isqrt(inputs // channels)
-            if side and side * side * channels == inputs:
-                return 1, Size(side, side)
+        sides = {c: math.isqrt(inputs // c) for c in (_COLOURS, *_OTHER_CHANNELS)}
+        fits = [c for c, side in sides.items() if side and side * side * c == inputs]
+        if fits[:1] == [_COLOURS] or len(fits) == 1:
+            return 1, Size(sides[fits[0]], sides[fits[0]])
     return None
 
 
@@ -66,6 +72,61 @@ def cube_extent(info: TensorInfo) -> tuple[int, Size] | None:
         if side and side**3 * channels == info.shape[1]:
             return side, Size(side, side)
     return None
+
+
+def width_of_kernel(info: TensorInfo) -> int:
+    """Return the number of channels that a patch embedding puts out."""
+    return info.shape[-1] if info.name.endswith("kernel") else info.shape[0]
+
+
+def makes_the_rows(
+    kernel: TensorInfo, rows: int, width: int, tensors: Mapping[str, TensorInfo]
+) -> bool:
+    """Tell whether a kernel's output can be the rows of a table.
+
+    It is where it is as wide as the table, or as another table with about as many rows: the tables
+    of a decoder count the patches of its encoder. Else it is only the first step of the embedding.
+    """
+    out = width_of_kernel(kernel)
+    if out == width:
+        return True
+    return any(
+        info.shape[-1:] == (out,) and abs(math.prod(info.shape[:-1]) - rows) <= _MOST_OWN_ROWS
+        for info in tensors.values()
+        if len(info.shape) in (2, 3)
+    )
+
+
+def find_patch(stem: str, width: int, tensors: Mapping[str, TensorInfo]) -> Patch | None:
+    """Look for a patch embedding under any name: it reads pixels and is as wide as the table.
+
+    Odd kernels are left out, since they overlap by a step that the file does not hold.
+    """
+    found: dict[str, tuple[int, Size]] = {}
+    for info in tensors.values():
+        shape = info.shape
+        linear = len(shape) == 2 and "patch" in info.name.lower()
+        reads = len(shape) in (4, 5) and 1 <= shape[1] <= _MOST_CHANNELS
+        if not (linear or reads) or shape[0] != width or not _PATCH_NAME.search(info.name):
+            continue
+        extent = None if info.name.endswith("kernel") else kernel_extent(info)
+        if extent is not None and min(extent[1].height, extent[1].width) > 1:
+            even = extent[1].height % 2 == 0 and extent[1].width % 2 == 0
+            found |= {info.name: extent} if even else {}
+    if not found:
+        return None
+    shared = max(map(len, (_common(stem, name) for name in found)))
+    near = {name: e for name, e in found.items() if len(_common(stem, name)) == shared}
+    if len(set(near.values())) != 1:
+        return None
+    name, (tube, size) = next(iter(near.items()))
+    return Patch(size, _words(tensors[name], size), tube, name)
+
+
+def _common(one: str, other: str) -> str:
+    """Return the part of two names up to the last module that they share."""
+    modules = [a for a, b in zip(one.split("."), other.split("."), strict=False) if a == b]
+    return ".".join(modules)
 
 
 def _evaluate(expression: str, stem: str, tensors: Mapping[str, TensorInfo]) -> Patch | None:

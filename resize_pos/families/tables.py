@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from enum import StrEnum
 
 from resize_pos.core.axes import Layout
@@ -174,6 +175,7 @@ class Located:
     near_misses: tuple[NearMiss, ...]
     left_alone: tuple[LeftAlone, ...] = ()
     pictured: bool = False  # a config states an image size, with or without tables
+    others: Mapping[str, TensorInfo] = field(default_factory=dict)  # every tensor of the file
 
     @property
     def all_text(self) -> bool:

@@ -247,7 +247,7 @@ def _ambiguous(
     kind = " (frames × height × width)" if timed else ""
     return GeometryError(
         f"{name} has {rows} rows, which can be read as {shown}{more}{kind}.{look}",
-        hint=f"settle it with {' or '.join(flags)}, or with --from SIZE (height × width).",
+        hint=f"settle it with --from SIZE (height × width), or with {' or '.join(flags)}.",
     )
 
 

@@ -21,6 +21,7 @@ from resize_pos.families.tables import (
     Unsettled,
     is_all_text,
 )
+from resize_pos.planning.join import joined_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.patch_kernel import kernel_tables
@@ -69,11 +70,22 @@ def locate_tables(around: Surroundings) -> Located:
                 tables[match.tensor.name] = recognise_fixed(table, around.read, around.peek)
             except GeometryError as error:
                 unsettled.append(Unsettled(match.tensor, match.family, error))
+    if around.request.also is not None:
+        tables |= {table.name: table for table in joined_tables(around, tables)}
     if around.request.to_patch is not None:
         kernels = kernel_tables(tables.values(), around.tensors)
         tables |= {table.name: table for table in kernels}
     ordered = tuple(tables[name] for name in around.tensors if name in tables)
-    return Located(ordered, tuple(unsettled), tuple(near_misses), tuple(left_alone), pictured)
+    return Located(
+        ordered,
+        tuple(unsettled),
+        tuple(near_misses),
+        tuple(left_alone),
+        pictured,
+        {n: info for n, info in around.tensors.items() if not n.startswith(around.states)}
+        if around.states
+        else around.tensors,
+    )
 
 
 class _Names:
@@ -97,7 +109,7 @@ class _Names:
 @lru_cache(maxsize=1)
 def _names(pattern: str | None, axes: str | None, chosen: str | None) -> _Names:
     """Use every known family, or only what --pattern and --axes or --family state."""
-    if pattern is not None and axes is not None:
+    if pattern is not None:
         custom = custom_family(pattern, axes)
         return _Names(lambda _: (custom,))
     if chosen is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.json_edit import Document
 from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.core.request import Request, as_lengths
-from resize_pos.core.tensors import DTYPES
+from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import (
     Action,
@@ -27,6 +29,7 @@ from resize_pos.families.tables import (
     keep,
 )
 from resize_pos.families.windows import Follows
+from resize_pos.planning.census import require_whole
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.sequence import require_lengths
 
@@ -114,6 +117,8 @@ def make_plan(
             _require_floating(step.table)
     _require_one_grid(steps, request)
     _require_one_size(steps, request)
+    if asked & _IMAGE:
+        require_whole(located, steps, request)
     from_size, to_size = _sizes(steps, request)
     _require_no_config(steps, documents or {})
     edits: tuple[ConfigEdit, ...] = ()
@@ -348,8 +353,18 @@ def _nothing_found(located: Located, request: Request) -> TableError:
             hint="`resize-pos inspect -v` lists every tensor; name a table with --pattern and "
             "--axes.",
         )
-    miss = located.near_misses[0]
+    misses = sorted(located.near_misses, key=lambda miss: not _may_be_table(miss.tensor))
+    miss = misses[0]
+    size = "" if request.from_size is not None else " --from SIZE"
+    named = f"--pattern '^{re.escape(miss.tensor.name)}$'{size}"
     return TableError(
         f"no position table was found; {miss.tensor} is near: {miss.reason}.",
-        hint="name it with --pattern REGEX and --axes, for example --axes '1 (p h w s) d'.",
+        hint=f"if it is one, pass {named}; --axes 'PATTERN' for an unusual layout."
+        if _may_be_table(miss.tensor)
+        else "name it with --pattern REGEX and --axes, for example --axes '1 (p h w s) d'.",
     )
+
+
+def _may_be_table(tensor: TensorInfo) -> bool:
+    rows = math.prod(tensor.shape[:-1])
+    return len(tensor.shape) in (2, 3) and rows >= 9 and tensor.shape[-1] > 1

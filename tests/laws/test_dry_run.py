@@ -73,7 +73,7 @@ def test_a_text_table_beside_the_config_of_an_image_model(tmp_path: Path) -> Non
 @pytest.mark.parametrize("to", ["256x512", "512x512"])
 def test_values_that_contradict_the_only_square(to: str, tmp_path: Path) -> None:
     """1024 rows that are 16×64 by their values are refused, also where 32×32 is the target."""
-    tensors = {**vit(), "pos_embed": flat(16, 64, channels=24)}
+    tensors = {**vit(channels=24), "pos_embed": flat(16, 64, channels=24)}
     source, output = tmp_path / "source.safetensors", tmp_path / "output.safetensors"
     write_safetensors(source, tensors)
     planned = outcome(source, output, dry_run=True, to=to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.families.patch_size import Patch, read_patch
+from resize_pos.families.family import Role
+from resize_pos.families.patch_size import Patch, find_patch, makes_the_rows, read_patch
 from resize_pos.families.tables import PositionTable
 from resize_pos.planning.grid_solver import (
     Geometry,
@@ -141,7 +143,7 @@ def _judge(match: Match, around: Surroundings) -> Judge | None:
 
 def _patch(match: Match, around: Surroundings) -> Patch | None:
     stated = around.request.patch
-    found = read_patch(match.family.patch, match.stem, around.tensors)
+    found = _read_patch(match, around)
     for config in around.configs if match.family.window and stated is None else ():
         if config.step is not None:
             return Patch(config.step, f"{config.file} says one patch every {config.step}")
@@ -159,6 +161,37 @@ def _patch(match: Match, around: Surroundings) -> Patch | None:
         if config.patch is not None:
             return Patch(config.patch, f"{config.file} says patch {config.patch}")
     return None
+
+
+def _read_patch(match: Match, around: Surroundings) -> Patch | None:
+    """Read the kernel that the family names, if it makes the table's rows; else look for one."""
+    tensor, layout = match.tensor, match.layout
+    found = read_patch(match.family.patch, match.stem, around.tensors)
+    width = dict(zip(layout.terms, tensor.shape, strict=False)).get("d")
+    if width is not None and found is not None and found.kernel is not None:
+        kernel = around.tensors[found.kernel]
+        if not makes_the_rows(kernel, layout.rows(tensor.shape), width, around.tensors):
+            found = None
+    if found is None and width is not None and not match.family.window:
+        found = find_patch(match.stem, width, around.tensors)
+    flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name
+    if found is not None and found.kernel is not None and flat and not layout.has_time:
+        kernel = around.tensors[found.kernel]
+        if len(kernel.shape) == 5:
+            # A tube of frames is read by a kernel of another depth; which axis of a cube is which
+            # cannot be told.
+            cube = len(set(kernel.shape[2:])) == 1
+            flags = f"--pattern '^{re.escape(tensor.name)}$' --axes '{_timed(layout)}' --from SIZE"
+            raise GeometryError(
+                f"{tensor.name}: {kernel} reads a volume or a video, so its rows also count "
+                "depth or frames, and the layout of this table has no such axis.",
+                hint=None if cube else f"pass {flags}, if frames come first.",
+            )
+    return found
+
+
+def _timed(layout: Layout) -> str:
+    return layout.pattern.replace(" h ", " t h ") if "(p h" in layout.pattern else "1 (p t h w s) d"
 
 
 def _hypotheses(

@@ -50,6 +50,7 @@ class Surroundings:
     peek: Callable[[str, int, int], bytes] | None = None  # a few bytes: tensor, start, count
     models: Sequence[ConfigModel] = ()
     files: ConfigFiles = field(default_factory=ConfigFiles)  # the folder of the configs and models
+    states: tuple[str, ...] = ()  # how the names of optimizer state begin
     _found: dict[object, object] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -65,6 +66,7 @@ class Surroundings:
             container.peek,
             config_models(files.documents([MODEL_FILE])),
             files,
+            tuple(f"{optimizer.state}." for optimizer in container.optimizers),
         )
 
     def once(self, key: object, find: Callable[[], Found]) -> Found:

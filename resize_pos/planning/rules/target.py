@@ -142,5 +142,5 @@ def _no_patch(table: PositionTable, request: Request) -> GeometryError:
     return GeometryError(
         f"{table.name}: the patch size is not in the file, so {request.to_size} px cannot be "
         "turned into patches.",
-        hint="pass --patch N, --from SIZE, or --to-grid HxW.",
+        hint="pass --from SIZE, --patch N, or --to-grid HxW.",
     )

@@ -11,7 +11,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, grid_of
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
-from resize_pos.families.patch_size import read_patch
+from resize_pos.families.patch_size import Patch, read_patch
 from resize_pos.families.tables import PositionTable, stored_grid
 from resize_pos.families.windows import Follows, WindowRule
 from resize_pos.planning.grid_solver import Hypothesis
@@ -45,14 +45,19 @@ def place_of(match: Match, around: Surroundings) -> Place:
             f"{match.tensor.name}: its stage is not one that {match.family.name} has."
         )
     tower, stage = found
-    found_patch = around.once(
-        ("patch", match.family.name, match.stem),
-        lambda: read_patch(match.family.patch, _root(match, around), around.tensors),
-    )
+    found_patch = read_root_patch(match, around)
     patch = None if found_patch is None else found_patch.size
     if rule.pyramid:
         tower, stage = match.stem, _level(match, around)
     return Place(tower, stage, patch, rule.stride(stage, patch))
+
+
+def read_root_patch(match: Match, around: Surroundings) -> Patch | None:
+    """Read the patch embedding beside a table or above it."""
+    return around.once(
+        ("patch", match.family.name, match.stem),
+        lambda: read_patch(match.family.patch, _root(match, around), around.tensors),
+    )
 
 
 def _root(match: Match, around: Surroundings) -> str:

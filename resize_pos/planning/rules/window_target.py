@@ -51,9 +51,10 @@ def _plan_image(
     if table.follows is not None:
         target = along(table.layout, steps[table.follows].target)
         return target, _words(table, target, f", with {table.follows}")
+    if table.reach is None:
+        return table.grid, table.evidence[0]
     if not request.to_image:
         return table.grid, "it follows the image, and no image size was asked for"
-    assert table.reach is not None
     rule = rule_of(table.family)
     try:
         if request.to_grid is not None:

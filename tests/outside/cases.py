@@ -1,0 +1,342 @@
+"""Recorded headers → checkpoint files with learned-looking tables, and what the tool makes of them.
+
+A case ends `right` (every shape is the one that the library's own model has at the new size, and
+every other byte is untouched), `hint` (refused, and the printed flags lead there when pasted),
+`refused` (without a way on) or `wrong`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import shlex
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.core.errors import ResizePosError
+from resize_pos.core.options import OPTIONS, Kind, Option
+from resize_pos.core.request import Request
+from resize_pos.report.report import Report
+from resize_pos.run.job import Job, run
+
+HERE = Path(__file__).parent
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "BOOL": 1, "U8": 1}
+_NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+_SIDES = (1, 2, 3, 4, 7, 8, 12, 14, 16, 32, 64)
+_WAVES = 5
+_NOISE = 0.15
+_MOST_HINTS = 4  # refusals that are followed, one after the other
+
+Shape = tuple[int, ...]
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    dtype: str
+    shape: Shape
+
+    @classmethod
+    def parse(cls, words: str) -> Tensor:
+        dtype, *lengths = words.split()
+        return cls(dtype, tuple(map(int, lengths)))
+
+    @property
+    def nbytes(self) -> int:
+        return _BYTES[self.dtype] * math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model of one library at two sizes."""
+
+    package: str
+    entry: Mapping[str, Any]
+    number: int  # of the same class in its package
+
+    @property
+    def name(self) -> str:
+        last = str(self.entry["class"]).rsplit(".", 2)
+        return f"{self.package}:{last[-2]}.{last[-1]}" + (f"#{self.number}" if self.number else "")
+
+    @property
+    def source_size(self) -> Size:
+        return tuple(self.entry["from"])
+
+    @property
+    def target_size(self) -> Size:
+        return tuple(self.entry["to"])
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: Tensor.parse(words) for name, words in self.entry["tensors"].items()}
+
+    @property
+    def changed(self) -> dict[str, Tensor | None]:
+        changed = self.entry["changed"].items()
+        return {name: None if words is None else Tensor.parse(words) for name, words in changed}
+
+    @property
+    def flags(self) -> list[str]:
+        """The command that a user types; a source that is not square is stated, too."""
+        height, width = self.source_size
+        told = [] if height == width else ["--from", f"{height}x{width}"]
+        return [*told, "--to", "{}x{}".format(*self.target_size)]
+
+
+def cases() -> Iterator[Case]:
+    for path in sorted((HERE / "headers").glob("*.json")):
+        seen: dict[str, int] = {}
+        for entry in json.loads(path.read_text(encoding="utf-8")):
+            number = seen.get(entry["class"], 0)
+            seen[entry["class"]] = number + 1
+            yield Case(path.stem, entry, number)
+
+
+def materialise(case: Case, path: Path) -> None:
+    """Write a safetensors file with smooth values in the tables and zeros elsewhere."""
+    header: dict[str, Any] = {}
+    place = 0
+    for name, tensor in case.tensors.items():
+        header[name] = {
+            "dtype": tensor.dtype,
+            "shape": tensor.shape,
+            "data_offsets": [place, place + tensor.nbytes],
+        }
+        place += tensor.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        start = file.tell()
+        file.truncate(start + place)
+        for name, data in _values(case):
+            file.seek(start + header[name]["data_offsets"][0])
+            file.write(data)
+
+
+def _values(case: Case) -> Iterator[tuple[str, bytes]]:
+    recorded = case.entry["values"]
+    grid = (case.source_size[0] // 16, case.source_size[1] // 16)
+    for name, tensor in case.tensors.items():
+        if name.endswith("relative_position_index") and tensor.shape == (_with_class(grid),) * 2:
+            yield name, class_index(*grid).astype("<i8").tobytes()
+            continue
+        side = math.isqrt(tensor.shape[0]) if tensor.shape else 0
+        square = tensor.shape == (side * side, side * side) and name not in case.changed
+        if name.endswith("relative_position_index") and square:
+            yield name, window_index(side).astype("<i8").tobytes()
+    for name, target in case.changed.items():
+        source = case.tensors[name]
+        if name.endswith("relative_position_index"):
+            continue
+        if name in recorded:
+            yield name, unpack(recorded[name][0])
+        elif source.dtype in _NUMPY:
+            other = None if target is None else target.shape
+            values = learned(source.shape, other, case.source_size, case.target_size)
+            yield name, values.astype(_NUMPY[source.dtype]).tobytes()
+
+
+def window_index(side: int) -> NDArray[np.int64]:
+    """Number the pairs of cells of a window by their offset, as Swin does."""
+    rows, columns = np.divmod(np.arange(side * side), side)
+    down = rows[:, None] - rows[None] + side - 1
+    return np.asarray(down * (2 * side - 1) + columns[:, None] - columns[None] + side - 1, np.int64)
+
+
+def _with_class(grid: Size) -> int:
+    return grid[0] * grid[1] + 1
+
+
+def class_index(height: int, width: int) -> NDArray[np.int64]:
+    """Number the pairs of cells and the class token, as BEiT does."""
+    rows, columns = np.divmod(np.arange(height * width), width)
+    down = rows[:, None] - rows[None] + height - 1
+    right = columns[:, None] - columns[None] + width - 1
+    offsets = (2 * height - 1) * (2 * width - 1)
+    index = np.full((height * width + 1,) * 2, offsets + 2, np.int64)
+    index[1:, 1:] = down * (2 * width - 1) + right
+    index[0, 1:], index[1:, 0] = offsets, offsets + 1
+    return index
+
+
+def unpack(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
+def learned(source: Shape, target: Shape | None, sizes: Size, goal: Size) -> NDArray[np.float64]:
+    """Give values as training leaves them: smooth over the grid, with a little noise."""
+    random = np.random.default_rng(7)
+    noise = _NOISE * random.standard_normal(source)
+    same = target is not None and len(target) == len(source)
+    axes = [a for a, n in enumerate(source) if same and target is not None and target[a] != n]
+    if len(axes) == 1 and target is not None:
+        found = _grid(source[axes[0]], target[axes[0]], sizes, goal)
+        rows = source[axes[0]]
+        others = math.prod(source) // rows
+        field = random.standard_normal((rows, others))
+        if found is not None:
+            prefix, copies, height, width = found
+            plane = smooth(height, width, others, random)
+            field[prefix : prefix + copies * height * width] = np.tile(plane, (copies, 1))
+        else:
+            field = smooth(1, rows, others, random)
+        rest = [n for a, n in enumerate(source) if a != axes[0]]
+        return np.moveaxis(field.reshape(rows, *rest), 0, axes[0]) + noise
+    if len(axes) == 2:
+        height, width = (source[a] for a in axes)
+        others = math.prod(source) // (height * width)
+        rest = [n for a, n in enumerate(source) if a not in axes]
+        field = smooth(height, width, others, random).reshape(height, width, *rest)
+        return np.moveaxis(field, (0, 1), axes) + noise
+    return noise
+
+
+def _grid(rows: int, goal: int, size: Size, target: Size) -> tuple[int, int, int, int] | None:
+    """Find prefix, copies, height and width that explain the rows at both sizes."""
+    for prefix in (0, 1, 2, 5, 3, 4):
+        for copies in (1, 2, 3, 4, 8):
+            for tall, wide in sorted(product(_SIDES, _SIDES), key=lambda pair: pair[0] != pair[1]):
+                (h, w), (m, n) = ((s[0] // tall, s[1] // wide) for s in (size, target))
+                if (copies * h * w + prefix, copies * m * n + prefix) == (rows, goal):
+                    return prefix, copies, h, w
+    return None
+
+
+def smooth(
+    height: int, width: int, channels: int, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Sum slow waves, each channel with its own weights."""
+    along = []
+    for count in (height, width):
+        places = (np.arange(count) + 0.5) / count
+        along.append(np.stack([np.cos(np.pi * k * places) for k in range(_WAVES)], axis=1))
+    weights = random.standard_normal((_WAVES, _WAVES, channels))
+    weights *= np.exp(-0.5 * np.add.outer(np.arange(_WAVES), np.arange(_WAVES)))[..., None]
+    plane: NDArray[np.float64] = np.einsum("ia,jb,abc->ijc", *along, weights)
+    return plane.reshape(height * width, channels)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended."""
+
+    kind: str
+    words: str
+    flags: tuple[str, ...] = ()
+    report: Report | None = None
+
+
+def outcome(case: Case, folder: Path) -> Outcome:
+    """Run the tool as a user would, following what it prints."""
+    source, output = folder / "model.safetensors", folder / "out.safetensors"
+    materialise(case, source)
+    flags, told = case.flags, ""
+    for attempt in range(_MOST_HINTS):
+        try:
+            report = run(Job(source, request(flags), output=output, force=True))
+        except ResizePosError as error:
+            told = told or f"{error.message} ▸ {error.hint}".replace(f"{source.name}: ", "")
+            more = _pasted(error.hint or "", case, flags)
+            if more is None:
+                return Outcome("refused", f"{error.message} ▸ {error.hint}", tuple(flags))
+            flags = more
+            continue
+        fault = difference(case, source, output)
+        if fault:
+            return Outcome("wrong", fault, tuple(flags), report)
+        if attempt:
+            return Outcome("hint", told, tuple(flags), report)
+        return Outcome("right" if case.changed else "unchanged", "", tuple(flags), report)
+    return Outcome("refused", f"hints lead nowhere: {told}", tuple(flags))
+
+
+def _pasted(hint: str, case: Case, flags: list[str]) -> list[str] | None:
+    """Take the flags that a hint prints; SIZE stands for the size that the user knows."""
+    either = re.search(r"--also '([^']*)'.* or (--leave '[^']*')", hint)
+    if either is not None and not any(re.search(either[1], name) for name in case.changed):
+        hint = either[2]  # the user knows that it is no table
+    if "--from" in flags:
+        hint = hint.replace(" --from SIZE", "")
+    hint = hint.replace("--from SIZE", "--from {}x{}".format(*case.source_size))
+    found = re.search(
+        r"(--[a-z-]+ (?:'[^']*'|[^\s',;]+)(?: --[a-z-]+ (?:'[^']*'|[^\s',;]+))*|--[a-z-]+)", hint
+    )
+    if found is None or re.search(r"HxW|\bN\b|PATTERN|REGEX|SIZE", found[0]):
+        return None
+    added = shlex.split(found[0].rstrip(".)"))
+    if added[0] == "--leave" and any(re.search(added[1], name) for name in case.changed):
+        return None  # "if it does not depend on the resolution", and it does
+    if any(word.startswith("--") and word not in _FLAGS for word in added):
+        return None
+    if _FLAGS[added[0]].kind in (Kind.FLAG, Kind.SWITCH):
+        added = added[:1]
+    if added[0] in flags and added[0] not in ("--pattern", "--axes", "--leave"):
+        return None
+    return [*flags, *added]
+
+
+_FLAGS = {flag: each for each in OPTIONS if isinstance(each, Option) for flag in each.flags}
+
+
+def request(flags: list[str]) -> Request:
+    """Read flags as the command line does."""
+    values: dict[str, Any] = {}
+    place = 0
+    while place < len(flags):
+        option = _FLAGS[flags[place]]
+        if option.kind in (Kind.FLAG, Kind.SWITCH):
+            values[option.name] = True
+            place += 1
+            continue
+        value: Any = flags[place + 1]
+        value = int(value) if option.kind is Kind.COUNT else value
+        values[option.name] = value
+        place += 2
+    return Request.make(**values)
+
+
+def difference(case: Case, source: Path, output: Path) -> str:
+    """Say what is not as the library's own model has it; empty if nothing is."""
+    before, after = read(source), read(output)
+    if before.keys() - after.keys() != {n for n, t in case.changed.items() if t is None}:
+        return f"tensors vanished: {sorted(before.keys() - after.keys())[:3]}"
+    if after.keys() - before.keys() != case.entry["added"].keys():
+        missing = sorted(case.entry["added"].keys() - after.keys())
+        return f"lacks {', '.join(missing[:2])}" if missing else "tensors appeared"
+    for name, (tensor, data) in after.items():
+        if name not in before:
+            continue
+        expected = case.changed.get(name) if name in case.changed else before[name][0]
+        if tensor != expected:
+            shown = None if expected is None else list(expected.shape)
+            return f"{name} {list(before[name][0].shape)} → {list(tensor.shape)}, not {shown}"
+        if name not in case.changed and data != before[name][1]:
+            return f"{name} was touched"
+        exact = name in case.entry["values"] and tensor.dtype not in _NUMPY
+        if exact and data != unpack(case.entry["values"][name][1]):
+            return f"{name} has other values than the library computes"
+    return ""
+
+
+def read(path: Path) -> dict[str, tuple[Tensor, bytes]]:
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    header.pop("__metadata__", None)
+    found = {}
+    for name, info in header.items():
+        first, last = info["data_offsets"]
+        data = raw[start + first : start + last]
+        found[name] = (Tensor(info["dtype"], tuple(info["shape"])), data)
+    return found
