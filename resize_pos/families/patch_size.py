@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
@@ -23,6 +23,7 @@ _OTHER_CHANNELS = (1, 4)
 _MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
 _PATCH_NAME = re.compile(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
 _MOST_OWN_ROWS = 8  # rows by which tables of one grid may differ: class tokens, registers
+_MOST_KERNELS = 64  # that one table is compared with; no model has so many patch embeddings
 _FACTOR = re.compile(r"([*/])\s+")
 
 
@@ -80,30 +81,36 @@ def width_of_kernel(info: TensorInfo) -> int:
 
 
 def makes_the_rows(
-    kernel: TensorInfo, rows: int, width: int, tensors: Mapping[str, TensorInfo]
+    kernel: TensorInfo, rows: int, width: int, tables: Mapping[int, Collection[int]]
 ) -> bool:
-    """Tell whether a kernel's output can be the rows of a table.
+    """Tell whether a kernel's output can be the rows of a table; `tables` is `rows_by_width()`.
 
     It is where it is as wide as the table, or as another table with about as many rows: the tables
     of a decoder count the patches of its encoder. Else it is only the first step of the embedding.
     """
     out = width_of_kernel(kernel)
-    if out == width:
-        return True
-    return any(
-        info.shape[-1:] == (out,) and abs(math.prod(info.shape[:-1]) - rows) <= _MOST_OWN_ROWS
-        for info in tensors.values()
-        if len(info.shape) in (2, 3)
-    )
+    near = range(rows - _MOST_OWN_ROWS, rows + _MOST_OWN_ROWS + 1)
+    return out == width or any(count in tables.get(out, ()) for count in near)
 
 
-def find_patch(stem: str, width: int, tensors: Mapping[str, TensorInfo]) -> Patch | None:
-    """Look for a patch embedding under any name: it reads pixels and is as wide as the table.
+def rows_by_width(tensors: Iterable[TensorInfo]) -> Mapping[int, Collection[int]]:
+    """List the row counts of everything that may be a table, by the length of its last axis."""
+    found: dict[int, set[int]] = {}
+    for info in tensors:
+        if len(info.shape) in (2, 3):
+            found.setdefault(info.shape[-1], set()).add(math.prod(info.shape[:-1]))
+    return found
+
+
+def patch_kernels(
+    width: int, tensors: Iterable[TensorInfo]
+) -> Mapping[str, tuple[TensorInfo, tuple[int, Size]]]:
+    """List patch embeddings under any name: they read pixels and put out `width` channels.
 
     Odd kernels are left out, since they overlap by a step that the file does not hold.
     """
-    found: dict[str, tuple[int, Size]] = {}
-    for info in tensors.values():
+    found: dict[str, tuple[TensorInfo, tuple[int, Size]]] = {}
+    for info in tensors:
         shape = info.shape
         linear = len(shape) == 2 and "patch" in info.name.lower()
         reads = len(shape) in (4, 5) and 1 <= shape[1] <= _MOST_CHANNELS
@@ -112,15 +119,22 @@ def find_patch(stem: str, width: int, tensors: Mapping[str, TensorInfo]) -> Patc
         extent = None if info.name.endswith("kernel") else kernel_extent(info)
         if extent is not None and min(extent[1].height, extent[1].width) > 1:
             even = extent[1].height % 2 == 0 and extent[1].width % 2 == 0
-            found |= {info.name: extent} if even else {}
-    if not found:
+            found |= {info.name: (info, extent)} if even else {}
+    return found
+
+
+def find_patch(
+    stem: str, kernels: Mapping[str, tuple[TensorInfo, tuple[int, Size]]]
+) -> Patch | None:
+    """Choose the patch embedding nearest to a table, if those nearest to it agree."""
+    if not 0 < len(kernels) <= _MOST_KERNELS:
         return None
-    shared = max(map(len, (_common(stem, name) for name in found)))
-    near = {name: e for name, e in found.items() if len(_common(stem, name)) == shared}
-    if len(set(near.values())) != 1:
+    shared = max(len(_common(stem, name)) for name in kernels)
+    near = [each for name, each in kernels.items() if len(_common(stem, name)) == shared]
+    if len({extent for _, extent in near}) != 1:
         return None
-    name, (tube, size) = next(iter(near.items()))
-    return Patch(size, _words(tensors[name], size), tube, name)
+    info, (tube, size) = near[0]
+    return Patch(size, _words(info, size), tube, info.name)
 
 
 def _common(one: str, other: str) -> str:

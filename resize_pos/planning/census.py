@@ -34,8 +34,10 @@ _TOKENS = re.compile(
     r"|std|prior|cluster|noise|basis|bins",
     re.IGNORECASE,
 )
-
-
+# Tables that are looked up by word, or that ask: their number of rows is no grid.
+_LOOKED_UP = re.compile(
+    r"quer(?:y|ies)|latent|vocab|(?:word|token)s?_?emb|embed_tokens|wte\b", re.IGNORECASE
+)
 _DIGITS = re.compile(r"\d+")
 
 
@@ -170,7 +172,7 @@ def _echoes(
         weight = bool(_WEIGHTS.search(info.name))
         repeated = weight and layers[_DIGITS.sub("N", info.name)] > 1
         kernel = weight and len(info.shape) > 3
-        if kernel or len(axes) < 1 + (index or repeated):
+        if kernel or len(axes) < 1 + (index or repeated) or _LOOKED_UP.search(info.name):
             continue
         if weight and any(_is_multiple(axes[0], width) for width in widths):
             continue

@@ -116,7 +116,9 @@ def test_work_grows_with_the_number_of_names(name: str, tmp_path: Path) -> None:
 
 
 MEASURE = """
-import re, resource, sys
+import os, re, resource, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command line sets it
+import numpy
 from pathlib import Path
 from resize_pos import inspect_checkpoint
 from resize_pos.core.errors import ResizePosError

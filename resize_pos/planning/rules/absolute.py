@@ -11,7 +11,14 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
-from resize_pos.families.patch_size import Patch, find_patch, makes_the_rows, read_patch
+from resize_pos.families.patch_size import (
+    Patch,
+    find_patch,
+    makes_the_rows,
+    patch_kernels,
+    read_patch,
+    rows_by_width,
+)
 from resize_pos.families.tables import PositionTable
 from resize_pos.planning.grid_solver import (
     Geometry,
@@ -170,10 +177,14 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
     width = dict(zip(layout.terms, tensor.shape, strict=False)).get("d")
     if width is not None and found is not None and found.kernel is not None:
         kernel = around.tensors[found.kernel]
-        if not makes_the_rows(kernel, layout.rows(tensor.shape), width, around.tensors):
+        tables = around.once("rows by width", lambda: rows_by_width(around.tensors.values()))
+        if not makes_the_rows(kernel, layout.rows(tensor.shape), width, tables):
             found = None
     if found is None and width is not None and not match.family.window:
-        found = find_patch(match.stem, width, around.tensors)
+        kernels = around.once(
+            ("patch kernels", width), lambda: patch_kernels(width, around.tensors.values())
+        )
+        found = find_patch(match.stem, kernels)
     flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name
     if found is not None and found.kernel is not None and flat and not layout.has_time:
         kernel = around.tensors[found.kernel]
