@@ -64,8 +64,10 @@ def test_measures_do_not_depend_on_the_scale(largest: float, dtype: str, tmp_pat
     report = convert(tmp_path / "scaled", scaled, **options)
     expected, measures = plain.tables[0].measures, report.tables[0].measures
     assert set(expected) == set(measures)
+    cell = 1 / 24  # rounding decides between two nearest cells that are equally far
     for name, value in expected.items():
-        assert measures[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+        allowed = cell if name.startswith("misplaced") else 1e-4
+        assert measures[name] == pytest.approx(value, rel=1e-3, abs=allowed), name
     assert [c.level for c in plain.checks] == [c.level for c in report.checks]
 
 

@@ -274,7 +274,7 @@ def test_a_text_has_one_length(folder: Path, options: dict[str, Any]) -> None:
 
 
 def test_a_grid_for_a_text_is_a_usage_error(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no grid"):
+    with pytest.raises(UsageError, match="not a grid"):
         resize_checkpoint(written(folder, bert(512)), to_grid="8x8")
 
 
