@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -80,6 +78,8 @@ class DefaultCommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Look a command up; suggest the nearest one for a typing error."""
         if args and not ctx.resilient_parsing and args[0] not in _COMMANDS:
+            import difflib  # only a mistyped command needs it
+
             near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(
@@ -134,6 +134,12 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 _HAVE_ENDINGS = {"multiprocessing", "torch", "distributed"}  # want to be told when it is over
 
 
+def _show_traceback() -> None:
+    import traceback  # only --debug needs it
+
+    traceback.print_exc()
+
+
 def _run(words: list[str], debug: bool) -> int:
     before = _count_written()
     try:
@@ -141,7 +147,7 @@ def _run(words: list[str], debug: bool) -> int:
         return code if isinstance(code, int) else 0
     except ResizePosError as error:
         if debug:
-            traceback.print_exc()
+            _show_traceback()
         _complain(error.message, error.hint)
         _mention_written(before)
         return error.exit_code
@@ -158,7 +164,7 @@ def _run(words: list[str], debug: bool) -> int:
         return 0
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            _show_traceback()
         known = system_error(error)
         if known is not None:
             _complain(known.message, known.hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,4 +126,8 @@ _REQUEST = frozenset(option.name for option in request_options())
 def command_line(ctx: click.Context) -> str | None:
     """Return the words that were typed, for a report; None if nobody typed any."""
     words = ctx.find_object(list)
-    return None if words is None else shlex.join(["resize-pos", *words])
+    if words is None:
+        return None
+    import shlex  # only a report needs it
+
+    return shlex.join(["resize-pos", *words])

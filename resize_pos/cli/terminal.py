@@ -7,7 +7,7 @@ not obeyed. `say` never breaks a line, so that names and paths stay copyable; `t
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from resize_pos.core.system_errors import cause
 
 Part = str | tuple[str, str]  # plain words, or words with a style
 
-_NARROWEST, _WIDEST = 40, 100
+_NARROWEST, _USUAL, _WIDEST = 40, 80, 100
 _STYLES: Mapping[str, Mapping[str, Any]] = {
     "bold": {"bold": True},
     "dim": {"dim": True},
@@ -111,7 +111,19 @@ def painted(part: Part) -> str:
 
 def width() -> int:
     """Give how many columns a line may have."""
-    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
+    return max(_NARROWEST, min(_WIDEST, _columns()))
+
+
+def _columns() -> int:
+    """Do what `shutil.get_terminal_size` does, without the compression libraries it imports."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated) > 0:
+        return int(stated)
+    try:
+        stdout = sys.__stdout__
+        return os.get_terminal_size(stdout.fileno() if stdout else -1).columns or _USUAL
+    except (ValueError, OSError):  # no stdout, a closed one, or no terminal
+        return _USUAL
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:

