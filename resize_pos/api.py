@@ -154,7 +154,7 @@ def verify_checkpoint(
     images: PathLike | None = None,
     **options: Unpack[Options],
 ) -> Verified:
-    """Hold a resized checkpoint against its source, load it into a model, show it images.
+    """Check a resized checkpoint against its source, in a model, and on images.
 
     `options` state what is known of the source, `to` (or `to_grid`) what is known of the output.
     """

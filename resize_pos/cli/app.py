@@ -23,8 +23,8 @@ from resize_pos.core.system_errors import system_error
 
 _COMMANDS = {
     "resize": "Transfer a checkpoint to another resolution (the default).",
-    "inspect": "Show the position tables of a checkpoint, and why others are none.",
-    "verify": "Hold a resized checkpoint against its source, or ask whether it fits a size.",
+    "inspect": "Show the position tables of a checkpoint, and why similar tensors are not.",
+    "verify": "Check a resized checkpoint against its source, or whether it fits a size.",
     "compare": "Several resized checkpoints, or conventions, side by side.",
     "batch": "Transfer every checkpoint of a zoo, unattended.",
     "families": "List every layout that is known, with its source.",
@@ -196,7 +196,7 @@ def _count_written() -> int:
 
 
 def _mention_written(before: int) -> None:
-    """After a failure, name what was written all the same: a report, or stdout, came after it."""
+    """After a failure, name what was written: only a report or stdout failed after it."""
     if "resize_pos.containers.io.atomic_output" not in sys.modules:
         return
     from resize_pos.containers.io.atomic_output import placed

@@ -69,7 +69,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
 def _why_nothing(report: Report) -> str:
     tables = [table.step.table for table in report.tables]
     if tables and all(table.family.kept for table in tables):
-        return "no table of it holds a length"
+        return "none of its tables has a length"
     if report.plan.depends or any(table.role is Role.SEQUENCE for table in tables):
         return "it is already at the target"
     if tables:

@@ -15,7 +15,7 @@ class ResizePosError(Exception):
 
 
 class UsageError(ResizePosError):
-    """The request itself makes no sense (a malformed size, two flags that exclude each other)."""
+    """The request itself is not valid (a malformed size, two flags that exclude each other)."""
 
     exit_code = 2
 

@@ -18,7 +18,7 @@ from resize_pos.families.windows import Reach
 
 @dataclass(frozen=True, slots=True)
 class PositionTable:
-    """A position tensor, what it is, and how its rows are to be read."""
+    """A position tensor, what it is, and how its rows are laid out."""
 
     tensor: TensorInfo
     family: Family

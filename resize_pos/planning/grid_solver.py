@@ -96,7 +96,7 @@ def candidates(
             continue
         count = owner.count + sum(math.prod(tensors[name].shape[:-1]) for name in siblings)
         if siblings:
-            reason = f"{' + '.join(siblings)} may own {_rows(count)}"
+            reason = f"{' + '.join(siblings)} may account for {_rows(count)}"
         else:
             reason = f"{_rows(count)} without a token" if count else "no such rows"
         found.setdefault(count, RowCount(count, reason))

@@ -43,7 +43,7 @@ class HealthKind(StrEnum):
 
 
 KIND_WORDS: Mapping[HealthKind, str] = {
-    HealthKind.ZERO: "all zero: there is nothing in it",
+    HealthKind.ZERO: "all zero: it holds no information",
     HealthKind.CONSTANT: "constant: every position has the same vector",
     HealthKind.UNTRAINED: "untrained: random numbers without spatial structure",
     HealthKind.SHUFFLED: "trained, but without spatial order: its rows may be shuffled",

@@ -60,7 +60,7 @@ def _table(families: Iterable[Family]) -> str:
     for family in families:
         title = family.title
         if family.refuse:
-            flag = "; `--force-interpolate` does it all the same" if family.forcible else ""
+            flag = "; `--force-interpolate` interpolates it anyway" if family.forcible else ""
             title += f". **Refused**: {family.refuse}{flag}"
         elif family.why:
             title += f". {family.why[0].upper()}{family.why[1:]}"

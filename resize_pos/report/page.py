@@ -116,7 +116,7 @@ class Page:
 
 _HEADLINES = {
     "ok": "The resize did what a resize should do.",
-    "warn": "The resize is done; some of it deserves a look.",
+    "warn": "The resize is done; read its warnings.",
     "fail": "Something is wrong with the result.",
     PLANNED: "A plan: nothing has been written or measured yet.",
     UNCHANGED: "Nothing to do: the checkpoint is already at the target.",

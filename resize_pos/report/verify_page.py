@@ -21,7 +21,7 @@ from resize_pos.verify.images import describe
 
 _HEADLINES = {
     "ok": "The checkpoint is what its source should have become.",
-    "warn": "The checkpoint may be what its source should have become; some of it deserves a look.",
+    "warn": "The checkpoint may be what its source should have become; read its warnings.",
     "fail": "The checkpoint is not what its source should have become.",
 }
 
@@ -46,7 +46,7 @@ def verified_page(verified: Verified, command: str | None = None) -> Page:
     checks = () if held is None else (*held.untouched.checks, *held.configs)
     title = verified.output.name
     return Page(
-        title=title if held is None else f"{title}, held against {held.source.name}",
+        title=title if held is None else f"{title}, compared with {held.source.name}",
         verdict=verified.verdict.value,
         headline=_HEADLINES[verified.verdict.value] if held is not None else "The model runs.",
         reasons=(*checks, *reasons_in_words(groups)),

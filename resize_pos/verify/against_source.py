@@ -330,7 +330,7 @@ def _explain_recipe(
     words = f"made by {step.operation}, to {distance:.0e}"
     origin = Check("origin", Level.OK, words)
     if not is_close(distance, after.dtype):
-        near = f"matches no recipe; the nearest is {step.operation}, {distance:.1%} away"
+        near = f"matches no known method; the nearest is {step.operation}, {distance:.1%} away"
         origin = Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
     return TableVerification(step, (origin, *judge(measured)), measures=measured.values)
 

@@ -83,7 +83,7 @@ def compare_conventions(source: Container, request: Request) -> Comparison:
         }
         tables.append(_against(step, before, versions, around))
     if not tables:
-        raise TableError(f"{source.path.name}: there is nothing to resize to that target.")
+        raise TableError(f"{source.path.name}: no table changes at that target.")
     return Comparison(source.path, tuple(methods), tuple(tables))
 
 

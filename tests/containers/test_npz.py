@@ -227,13 +227,13 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "version": (npy(b"{}", version=b"\x09\x00"), "version 9.0"),
     "call": (
         npy(b"{'descr': __import__('os').getcwd(), 'fortran_order': False, 'shape': ()}"),
-        "makes no sense",
+        "is not valid",
     ),
     "not a dictionary": (npy(b"[1, 2]"), "does not state"),
     "missing": (npy(b"{'descr': '<f4'}"), "does not state"),
     "negative": (
         npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}"),
-        "makes no sense",
+        "is not valid",
     ),
     "short": (
         npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", b"1234"),
@@ -249,7 +249,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "digits": (
         npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"9" * 4301 + b",)}"),
-        "makes no sense",
+        "is not valid",
     ),
     "long": (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f", "claims 2147483647 bytes"),
 }

@@ -62,7 +62,7 @@ def test_damage_is_said_first_and_drawn(verified: Any) -> None:
     assert paragraphs[0] == "fail"
     assert "It is 1-D: resampled as one sequence of 70 rows" in " ".join(paragraphs[:6])
     assert len(page.all("img")) == 10 and len(page.all("svg")) == 2
-    assert found["md"].startswith("## ❌ fail: out.safetensors, held against plain.safetensors")
+    assert found["md"].startswith("## ❌ fail: out.safetensors, compared with plain.safetensors")
 
 
 def test_the_numbers_are_those_of_the_json(verified: Any) -> None:

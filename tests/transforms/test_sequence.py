@@ -357,7 +357,7 @@ def test_a_file_with_nothing_but_buckets_has_nothing_to_do(
 ) -> None:
     path = written(folder, {"encoder.relative_attention_bias.weight": table(32, 4)})
     assert _run([str(path), "--to", "1024"], debug=True) == 0
-    assert "no table of it holds a length" in capsys.readouterr().out
+    assert "none of its tables has a length" in capsys.readouterr().out
     assert list(folder.iterdir()) == [path]
 
 
@@ -456,7 +456,7 @@ def test_verify_says_when_no_recipe_made_a_table(folder: Path) -> None:
     assert held is not None
     (origin, *_) = held.tables[0].checks
     assert origin.level is Level.WARN
-    assert "no recipe" in origin.detail
+    assert "no known method" in origin.detail
 
 
 def test_verify_finds_the_recipe_beside_an_image(folder: Path) -> None:

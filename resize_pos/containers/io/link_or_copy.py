@@ -41,7 +41,7 @@ def require_bare(name: object, where: str) -> str:
     if name in (".", "..") or any(mark in name for mark in "/\\:\0"):
         raise ContainerError(
             f"{where}: {name!r} leads out of the folder.",
-            "Shards lie beside their index; an index from a stranger may name anything.",
+            "Shards lie beside their index; an index from an untrusted source may name any path.",
         )
     return name
 

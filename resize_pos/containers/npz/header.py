@@ -31,7 +31,7 @@ def parse_header(text: str) -> tuple[str | None, bool, tuple[int, ...]]:
         value = _VALUES[key[2]].match(text, key.end())
         if value is None:
             shown = text[key.end() : key.end() + 40]
-            raise ContainerError(f"its {key[2]} {shown!r} makes no sense.")
+            raise ContainerError(f"its {key[2]} {shown!r} is not valid.")
         found[key[2]] = value[value.re.groups]
         after = _NEXT.match(text, value.end())
         assert after is not None  # the pattern also matches the empty string
@@ -51,13 +51,13 @@ def _shape(text: str) -> tuple[int, ...]:
     if last.strip():
         parts.append(last)
         if len(parts) == 1:
-            raise ContainerError(f"its shape ({text[:40]}) makes no sense: it is no tuple.")
+            raise ContainerError(f"its shape ({text[:40]}) is not valid: it is no tuple.")
     counts = [_COUNT.fullmatch(part) for part in parts]
     if len(counts) > _MOST_AXES:
         raise ContainerError(f"the array has {len(counts)} axes; at most {_MOST_AXES} are read.")
     sizes = tuple(int(count[1]) for count in counts if count is not None)
     if len(sizes) != len(counts) or any(size >= 2**63 for size in sizes):
-        raise ContainerError(f"its shape ({text[:40]}) makes no sense.")
+        raise ContainerError(f"its shape ({text[:40]}) is not valid.")
     return sizes
 
 

@@ -38,23 +38,7 @@ class Header:
 
     def local(self, extra: bytes) -> bytes:
         """Return the header before the data; sizes that do not fit in 32 bits are in `extra`."""
-        return (
-            LOCAL.pack(
-                LOCAL_MARK,
-                self.version,
-                self.flags,
-                self.method,
-                self.time,
-                self.date,
-                self.crc,
-                min(self.stored, LIMIT32),
-                min(self.size, LIMIT32),
-                len(self.name),
-                len(extra),
-            )
-            + self.name
-            + extra
-        )
+        return LOCAL.pack(LOCAL_MARK, *self._numbers(extra)) + self.name + extra
 
     def central(
         self,
@@ -70,16 +54,7 @@ class Header:
             CENTRAL.pack(
                 CENTRAL_MARK,
                 made_by,
-                self.version,
-                self.flags,
-                self.method,
-                self.time,
-                self.date,
-                self.crc,
-                min(self.stored, LIMIT32),
-                min(self.size, LIMIT32),
-                len(self.name),
-                len(extra),
+                *self._numbers(extra),
                 len(comment),
                 0,
                 *attributes,
@@ -88,6 +63,21 @@ class Header:
             + self.name
             + extra
             + comment
+        )
+
+    def _numbers(self, extra: bytes) -> tuple[int, ...]:
+        """Return the fields that both headers have, in their common order."""
+        return (
+            self.version,
+            self.flags,
+            self.method,
+            self.time,
+            self.date,
+            self.crc,
+            min(self.stored, LIMIT32),
+            min(self.size, LIMIT32),
+            len(self.name),
+            len(extra),
         )
 
 

@@ -100,7 +100,7 @@ def settle_reference(
         if around.request.reference_grids == "resize":
             raise
         rows = match.layout.rows(match.tensor.shape)
-        evidence = ("how its rows are to be read does not matter while it is left alone",)
+        evidence = ("its rows need not be interpreted, because it stays as it is",)
         return PositionTable(
             match.tensor, match.family, match.stem, match.layout, Grid(1, rows), evidence=evidence
         )

@@ -219,8 +219,8 @@ def _settle_window(
         nominal, clamped = window, False
         shown = ", ".join(str(stages[stage]) for stage in sorted(stages))
         reasons.append(
-            f"windows {shown} by stage are those of Swin-S3, so that each stage keeps its own; "
-            "--to-window N if the model's own is one for all stages"
+            f"windows {shown} by stage are those of Swin-S3, so each stage keeps its own; "
+            "pass --to-window N if all stages share one window"
         )
     multiple = rule.multiple(place.stage)
     if rule.clamp is Clamp.NEVER:  # so its own shape states the window
@@ -305,8 +305,8 @@ def _settle_unknown(
     settled: Mapping[str, PositionTable],  # noqa: ARG001
 ) -> PositionTable:
     raise GeometryError(
-        f"{match.tensor} is a relative table of a model that no family knows, so what its window "
-        "follows is unknown, too; only a part of the file could be converted.",
+        f"{match.tensor} is a relative table of a model that no family knows. It is unknown whether "
+        "its window follows the image, so the file could only be converted in part.",
         hint="`resize-pos families` lists the models whose relative tables are known.",
     )
 

@@ -96,7 +96,7 @@ def require_lengths(
     if not text_tables and not unsettled:
         raise TableError(
             "no text table was found, so --to-length has nothing to change.",
-            hint="`resize-pos inspect` lists what there is; --to SIZE is for images.",
+            hint="`resize-pos inspect` lists the tables of the file; --to SIZE is for images.",
         )
     lengths = sorted({table.length for table in changing})
     stated = request.from_length
@@ -230,8 +230,8 @@ def _how(table: PositionTable, request: Request, target: int) -> tuple[Lengthen,
         return Lengthen(LengthMethod.KEEP), f"{words}: {kept}"
     if how is None:
         raise TableError(
-            f"{table.name} would grow from {table.length} to {target} positions, and there is no "
-            "one way to do that: trained text positions are not a smooth picture.",
+            f"{table.name} would grow from {table.length} to {target} positions, and no "
+            "method is right for every model: trained text positions are not smooth.",
             hint=_CHOICES,
         )
     if how.method is LengthMethod.KEEP and target > table.length and how.fill is None:
