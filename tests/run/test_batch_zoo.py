@@ -202,11 +202,13 @@ def test_killed_ten_times_it_ends_with_the_same_bytes(
     assert not list(out.rglob(f"*{PART_SUFFIX}"))
 
 
-def test_an_interrupt_ends_quietly_and_leaves_nothing_unfinished(
-    zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
+def test_a_signal_ends_it_quietly_and_leaves_nothing_unfinished(
+    name: str, zoo: Path, undisturbed: tuple[Path, subprocess.CompletedProcess[str]]
 ) -> None:
+    number, target = signal.Signals[name], f"ended-by-{name}"
     process = subprocess.Popen(
-        batch("zoo", "-o", "interrupted", "-j", "2"),
+        batch("zoo", "-o", target, "-j", "2"),
         cwd=zoo,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -215,12 +217,12 @@ def test_an_interrupt_ends_quietly_and_leaves_nothing_unfinished(
     )
     assert process.stderr is not None
     process.stderr.readline()
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it, too
+    os.killpg(process.pid, number)  # as a terminal does: the workers get it, too
     out, err = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "interrupted" in err
     assert "Traceback" not in err
     assert out == ""
-    assert not list((zoo / "interrupted").rglob(f"*{PART_SUFFIX}"))
+    assert not list((zoo / target).rglob(f"*{PART_SUFFIX}"))
     whole = tree(undisturbed[0])
-    assert all(whole[name] == content for name, content in tree(zoo / "interrupted").items())
+    assert all(whole[file] == content for file, content in tree(zoo / target).items())

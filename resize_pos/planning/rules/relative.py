@@ -305,8 +305,8 @@ def _settle_unknown(
     settled: Mapping[str, PositionTable],  # noqa: ARG001
 ) -> PositionTable:
     raise GeometryError(
-        f"{match.tensor} is a relative table of a model that no family knows. It is unknown whether "
-        "its window follows the image, so the file could only be converted in part.",
+        f"{match.tensor} is a relative table of a model that no family knows. It is unknown "
+        "whether its window follows the image, so the file could only be converted in part.",
         hint="`resize-pos families` lists the models whose relative tables are known.",
     )
 

@@ -34,6 +34,7 @@ def local_processes(count: int) -> Iterator[Executor]:
     context = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:
         context.set_forkserver_preload(_PRELOAD)
+        _start_servers()
     others = multiprocessing.active_children()
     executor = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker)
     try:
@@ -46,6 +47,23 @@ def local_processes(count: int) -> Iterator[Executor]:
         raise
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_servers() -> None:
+    """Start multiprocessing's helper processes so that a closed terminal does not kill them.
+
+    Both ignore SIGINT, but not SIGHUP and SIGQUIT, which a terminal sends to them, too. A helper
+    that dies first leaves the others to complain. Blocked signals stay blocked in a new process.
+    """
+    import signal
+    from multiprocessing import forkserver, resource_tracker
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGQUIT})
+    try:
+        resource_tracker.ensure_running()
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
