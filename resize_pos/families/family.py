@@ -23,6 +23,8 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.windows import DerivedRule, WindowRule
 
+SAME_DIGIT = str.maketrans("123456789", "000000000")
+_NUMBERS_IN_SYNTAX = re.compile(r"\{|\\[1-9]|\[\^")  # their digits must not be replaced
 _STEM = r"(?P<stem>(?:.*?[./])??)"  # non-greedy, so that a key can begin with a module
 
 
@@ -86,6 +88,12 @@ class Family:
     refuse: str = ""
     forcible: bool = False
     source: str = ""
+
+    def may_match(self, alike: str) -> bool:
+        """Whether the key may match a name in which every digit was replaced by 0."""
+        if _NUMBERS_IN_SYNTAX.search(self.key):
+            return True
+        return _compiled(self.key.translate(SAME_DIGIT)).fullmatch(alike) is not None
 
     def stem(self, name: str) -> str | None:
         """Match a tensor's name; return the part before the key, or None."""

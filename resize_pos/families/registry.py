@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from resize_pos.core.errors import UsageError
-from resize_pos.families.family import Family, load_families
+from resize_pos.families.family import SAME_DIGIT, Family, load_families
 
 _ENTRY = "[[family]]\n"
 _KEY = re.compile(r"^key = '([^']*)'$", re.MULTILINE)
@@ -22,7 +22,6 @@ _INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # text that contains no group
 _OPTIONAL_GROUP = re.compile(rf"\({_INSIDE}\)[?*]")
 _GROUP = re.compile(rf"\({_INSIDE}\)[+]?")
 _LOOSE = re.compile(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
-_SAME_DIGIT = str.maketrans("123456789", "000000000")
 _GAP, _DOT = "\n", "\0"  # occur in no key
 
 
@@ -64,7 +63,7 @@ class Registry:
         _, *self._entries = text.split(_ENTRY)
         keys = (_KEY.search(entry) for entry in self._entries)
         self._needles = [
-            tuple(needle.translate(_SAME_DIGIT) for needle in needles(key[1])) if key else ("",)
+            tuple(needle.translate(SAME_DIGIT) for needle in needles(key[1])) if key else ("",)
             for key in keys
         ]
         self._families: dict[int, Family] = {}
@@ -73,13 +72,14 @@ class Registry:
     def candidates(self, name: str) -> Iterator[Family]:
         """Return the families whose key may match a tensor's name; all the others cannot."""
         # Names of blocks and layers differ only in their numbers: one lookup serves them all.
-        alike = name.translate(_SAME_DIGIT)
+        alike = name.translate(SAME_DIGIT)
         found = self._candidates.get(alike)
         if found is None:
             found = tuple(
                 number
                 for number, wanted in enumerate(self._needles)
                 if any(needle in alike for needle in wanted)
+                and self._family(number).may_match(alike)
             )
             self._candidates[alike] = found
         return map(self._family, found)

@@ -48,7 +48,8 @@ def locate_tables(around: Surroundings) -> Located:
     near_misses: list[NearMiss] = []
     left_alone: list[LeftAlone] = []
     for tensor in around.tensors.values():
-        match, objections = _match(tensor, around, names.stems(tensor.name))
+        named = names.stems(tensor.name)
+        match, objections = _match(tensor, around, named) if named else (None, ())
         if isinstance(match, LeftAlone):
             left_alone.append(match)
         elif match is not None:
@@ -98,7 +99,10 @@ class _Names:
     def stems(self, name: str) -> tuple[tuple[Family, str], ...]:
         found = self._stems.get(name)
         if found is None:
-            pairs = ((family, family.stem(name)) for family in self._candidates(name))
+            candidates = tuple(self._candidates(name))
+            if not candidates:  # most names; asking again costs less than remembering it
+                return ()
+            pairs = ((family, family.stem(name)) for family in candidates)
             found = tuple((family, stem) for family, stem in pairs if stem is not None)
             if len(self._stems) >= _MOST_NAMES:
                 self._stems.clear()

@@ -1,0 +1,139 @@
+# ruff: noqa: T201  its figures are what it prints
+"""Change a module in one place, run its tests, and list the changes that no test noticed.
+
+`python -m tests.mutation [--most N] [--seed N] [MODULE …]`: at most N mutants of each module, drawn
+at random. Each runs in a process that is forked after torch was imported. A survivor is a test that
+is missing, or a change that has no effect; docs/reliability.md says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.abc
+import importlib.machinery
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import pytest
+
+from tests.mutation.mutants import Mutant, mutants
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 180  # a mutant that loops for ever is noticed, too
+
+_CONTAINERS = "tests/containers/test_"
+_PLANS = ["tests/planning", "tests/cases", "tests/transforms/test_relative.py"]
+MODULES: dict[str, Sequence[str]] = {
+    "transforms.kernels": ["tests/transforms/test_kernels.py", "tests/transforms/test_absolute.py"],
+    "core.axes": ["tests/core/test_axes.py", "tests/transforms/test_absolute.py", *_PLANS],
+    "core.geometry": ["tests/core/test_geometry.py", *_PLANS],
+    "planning.grid_solver": _PLANS,
+    "planning.smoothness": _PLANS,
+    "planning.plan": _PLANS,
+    "planning.rules.absolute": _PLANS,
+    "planning.rules.target": _PLANS,
+    "containers.safetensors.header": [f"{_CONTAINERS}safetensors_file.py"],
+    "containers.safetensors.file": [f"{_CONTAINERS}safetensors_file.py"],
+    "containers.io.splice": [f"{_CONTAINERS}splice.py", f"{_CONTAINERS}safetensors_file.py"],
+    "containers.zip.records": [f"{_CONTAINERS}torch_zip.py", f"{_CONTAINERS}hostile_pickles.py"],
+    "containers.zip.layout": [f"{_CONTAINERS}torch_zip.py", f"{_CONTAINERS}reformat.py"],
+    "containers.pickle.walk": [
+        f"{_CONTAINERS}hostile_pickles.py",
+        f"{_CONTAINERS}torch_zip.py",
+        "tests/hostile/test_limits.py",
+    ],
+    "containers.npz.header": [f"{_CONTAINERS}npz.py"],
+    "containers.sharded": [f"{_CONTAINERS}sharded.py"],
+}
+
+
+class _Mutated(importlib.abc.Loader):
+    """Loads the changed code in place of the module's own."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        del spec
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.code, module.__dict__)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, path: Path, code: CodeType) -> None:
+        self.name, self.path, self.code = name, path, code
+
+    def find_spec(
+        self, fullname: str, path: object, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        del path, target
+        if fullname != self.name:
+            return None
+        loader = _Mutated(self.code)
+        return importlib.machinery.ModuleSpec(fullname, loader, origin=str(self.path))
+
+
+def is_noticed(name: str, path: Path, mutant: Mutant | None, tests: Sequence[str]) -> bool:
+    """Run the tests in a forked process; whether any of them fails."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            signal.alarm(SECONDS)
+            os.setpgid(0, 0)
+            _silence()
+            if mutant is not None:
+                changed = compile(mutant.tree, str(path), "exec")
+                sys.meta_path.insert(0, _Finder(name, path, changed))
+            folder = tempfile.mkdtemp()
+            words = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/t", *tests]
+            code = int(pytest.main(words))
+        os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    return status != 0
+
+
+def _silence() -> None:
+    empty = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(empty, 1)
+    os.dup2(empty, 2)
+
+
+def main() -> None:
+    """Try the modules that were named, or all of them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as core.axes")
+    parser.add_argument("--most", type=int, default=1 << 30, help="mutants of each module")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    import torch  # noqa: F401  once, not in every process
+
+    print("| module | mutants | noticed | survivors |\n|---|---|---|---|", flush=True)
+    for short in options.modules or MODULES:
+        name, tests = f"resize_pos.{short}", MODULES[short]
+        path = ROOT / (name.replace(".", "/") + ".py")
+        if is_noticed(name, path, None, tests):
+            raise SystemExit(f"{short}: its tests fail before anything was changed.")
+        found = list(mutants(path.read_text(encoding="utf-8")))
+        chosen = random.Random(options.seed).sample(found, min(options.most, len(found)))
+        survivors = [each for each in chosen if not is_noticed(name, path, each, tests)]
+        count = len(chosen)
+        print(f"| {short} | {count} | {count - len(survivors)} | {len(survivors)} |", flush=True)
+        for survivor in sorted(survivors, key=lambda each: each.line):
+            print(f"  {short}:{survivor.line} {survivor.change}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
