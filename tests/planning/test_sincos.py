@@ -307,7 +307,7 @@ def test_whisper_s_encoder_needs_no_recipe(tmp_path: Path) -> None:
         np.testing.assert_allclose(values.reshape(expected.shape), expected, rtol=0, atol=1e-7)
     chosen = resize_checkpoint(path, to=301, from_=150, length_method="linear", dry_run=True)
     assert [step.action for step in chosen.plan.changes] == [Action.RESIZE]
-    with pytest.raises(TableError, match="no one way"):
+    with pytest.raises(TableError, match="no method is right"):
         resize_checkpoint(path, to=400, from_=150, sincos="interpolate")
 
 
