@@ -1,17 +1,23 @@
-"""Write `core/request_fields.py` from the table: `python -m resize_pos.core.options_source`.
+"""Write what is generated from the table of options: `python -m resize_pos.core.options_source`.
 
-A type checker cannot follow classes that are made at run time, so the fields and the keyword
-arguments are generated as source. A test compares the file with the table.
+- `core/request_fields.py`: a type checker cannot follow classes that are made at run time, so the
+  fields and the keyword arguments are generated as source.
+- the request in `docs/report.schema.json`.
+
+A test compares both with the table.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from resize_pos.core.options import JOB_OPTIONS, OPTIONS, Joined, Kind, Option
 
 TARGET = Path(__file__).with_name("request_fields.py")
+SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"  # in a checkout
 
 _ARGUMENT = {
     Kind.SIZE: "SizeLike",
@@ -101,5 +107,34 @@ def _typed_dict(name: str, words: str, options: Iterable[Option]) -> Iterator[st
         yield f"    {option.name}: {_ARGUMENT[option.kind]} | None"
 
 
+def schema(text: str, table: Iterable[Option | Joined] = OPTIONS) -> str:
+    """Return the JSON schema with the properties of the request replaced."""
+    options = [entry for entry in table if isinstance(entry, Option)]
+    lines = (f'        "{option.key}": {json.dumps(_values(option))}' for option in options)
+    properties = '"properties": {\n' + ",\n".join(lines) + "\n      }\n"
+    return _REQUEST_PROPERTIES.sub(lambda found: found[1] + properties, text, count=1)
+
+
+_REQUEST_PROPERTIES = re.compile(
+    r'(\n    "request": \{\n(?:      .*\n)*?      )"properties": \{\n(?:        .*\n)*      \}\n'
+)
+
+
+def _values(option: Option) -> dict[str, object]:
+    if option.kind in (Kind.SIZE, Kind.GRID):
+        return {"$ref": "#/$defs/stated"}
+    if option.kind is Kind.COUNT:
+        return {"type": ["integer", "null"], "minimum": option.least}
+    if option.kind is Kind.CHOICE:
+        return {"enum": [*option.choices, None]}
+    return {
+        "type": {Kind.FLAG: "boolean", Kind.SWITCH: ["boolean", "null"]}.get(option.kind, _TEXT)
+    }
+
+
+_TEXT = ["string", "null"]
+
+
 if __name__ == "__main__":
     TARGET.write_text(source(), encoding="utf-8")
+    SCHEMA.write_text(schema(SCHEMA.read_text(encoding="utf-8")), encoding="utf-8")

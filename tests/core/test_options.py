@@ -76,9 +76,12 @@ def test_every_option_of_a_job_is_a_field_of_it() -> None:
 
 
 def test_the_schema_describes_exactly_the_options() -> None:
-    schema = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
-    described = schema["$defs"]["request"]["properties"]
+    text = (ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8")
+    assert options_source.schema(text) == text
+    described = json.loads(text)["$defs"]["request"]["properties"]
     assert sorted(described) == sorted(request_values(Request.make()))
+    extended = json.loads(options_source.schema(text, EXTENDED))["$defs"]["request"]["properties"]
+    assert extended["to_depth"] == {"$ref": "#/$defs/stated"}
 
 
 def test_a_new_entry_appears_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
