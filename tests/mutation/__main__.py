@@ -14,6 +14,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from tests.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 180  # a mutant that loops for ever is noticed, too
+MEMORY = 4 << 30  # so is one that asks for too much of it
 
 _CONTAINERS = "tests/containers/test_"
 _PLANS = ["tests/planning", "tests/cases", "tests/transforms/test_relative.py"]
@@ -89,6 +91,7 @@ def is_noticed(name: str, path: Path, mutant: Mutant | None, tests: Sequence[str
         code = 1
         with contextlib.suppress(BaseException):
             signal.alarm(SECONDS)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.setpgid(0, 0)
             _silence()
             if mutant is not None:
