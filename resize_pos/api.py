@@ -244,6 +244,7 @@ def resize_table(
     method: str | None = None,
     antialias: bool | None = None,
     like: str | None = None,
+    restore_norms: bool = False,
     device: str = "cpu",
 ) -> NDArray[Any]:
     """Resize one table given as an array, in any axis pattern; its dtype is kept."""
@@ -258,7 +259,10 @@ def resize_table(
     if reason is not None:
         raise TableError(f"an array of shape {list(array.shape)} has {reason}.")
     resampling = choose_resampling(method, antialias, like)
-    return resize_absolute(array, layout, prefix, source, suffix, target, resampling, device)
+    return resize_absolute(
+        *(array, layout, prefix, source, suffix, target, resampling, device),
+        restore_norms=restore_norms,
+    )
 
 
 def param_groups(

@@ -10,6 +10,7 @@ from resize_pos.report.groups import Group, change_words, grouped
 from resize_pos.report.verify_report import Verified
 from resize_pos.verify.against_source import TableVerification
 from resize_pos.verify.compare import Comparison, Side, TableComparison
+from resize_pos.verify.kept_grid import KeptGrid
 
 
 def show_verified(verified: Verified, *, verbose: bool) -> None:
@@ -76,6 +77,8 @@ def show_comparison(comparison: Comparison) -> None:
         for side in table.sides:
             for words in _remarks(side):
                 tell(words, indent=2, lead=[f"{_short(side.label)}: "])
+    if comparison.kept_grid is not None:
+        _show_kept_grid(comparison.kept_grid)
     same = [label for label in comparison.labels if label != _short(label)]
     if same:
         tell(f"the same convention: {'; '.join(same)}", style="dim")
@@ -84,6 +87,23 @@ def show_comparison(comparison: Comparison) -> None:
             tell(meaning, hang=8, lead=[f"{short:<6}  "], style="dim")
     if comparison.source is not None:
         tell(f"({LABEL})", style="dim")
+
+
+def _show_kept_grid(kept: KeptGrid) -> None:
+    """Print the other choice: the same image size with the old grid and a larger patch."""
+    lead = [(f"or keep {kept.grid} and resize the patch kernel: ", "bold")]
+    if kept.new_patch is None or kept.response_error is None:
+        tell(f"not possible here; {kept.obstacle}", lead=lead)
+        return
+    exact = kept.response_error < 1e-3
+    loss = "its response is kept" if exact else f"its response changes by {kept.response_error:.1%}"
+    count = f"{kept.grid.cells:,} cells instead of {kept.instead_of.cells:,}"
+    words = (
+        f"{kept.patch} → {kept.new_patch} px, {loss}; {count}, and every position stays as it is"
+    )
+    tell(words, lead=lead)
+    tell("the better choice without fine-tuning, unless finer detail is needed", indent=2)
+    tell(kept.command, indent=2)
 
 
 def _show_versions(table: TableComparison) -> set[str]:

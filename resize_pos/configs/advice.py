@@ -60,7 +60,8 @@ def advise(
     steps: Sequence[Step], request: Request, files: ConfigFiles, *, edited: bool
 ) -> tuple[ConfigAdvice, ...]:
     """List the changes that are left to the user: in configs that were not edited, or in code."""
-    changes = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
+    unsaid = (Action.KEEP, Action.DROP, Action.SCALE)  # no config states these
+    changes = [step for step in steps if step.action not in unsaid]
     if not changes:
         return ()
     transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)

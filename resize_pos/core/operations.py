@@ -19,6 +19,7 @@ class Resample:
     """Interpolate the stored grid, one linear operator per axis."""
 
     resampling: Resampling
+    restore_norms: bool = False  # rescale each new vector to the interpolated norm
 
     @property
     def method_name(self) -> str:
@@ -26,7 +27,7 @@ class Resample:
         return self.resampling.method.value
 
     def __str__(self) -> str:
-        return str(self.resampling)
+        return f"{self.resampling}{', norms restored' if self.restore_norms else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +222,31 @@ class SetLength(_NotInterpolated):
         return "rows kept, the last one repeated"
 
 
+@dataclass(frozen=True, slots=True)
+class ScaleQueries(_NotInterpolated):
+    """Multiply the rows of a projection that make the queries of attention."""
+
+    factor: float
+    rows: int  # from the first on; the rest makes keys and values
+
+    @property
+    def method_name(self) -> str:
+        """How the report names it."""
+        return "scale"
+
+    def __str__(self) -> str:
+        return f"queries × {self.factor:.4f} (experimental)"
+
+
 TableOperation = (
-    Resample | ResampleOffsets | Rebuild | Lengthen | SinCos | ResampleKernel | SetLength
+    Resample
+    | ResampleOffsets
+    | Rebuild
+    | Lengthen
+    | SinCos
+    | ResampleKernel
+    | SetLength
+    | ScaleQueries
 )
 
 

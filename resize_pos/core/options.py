@@ -181,6 +181,19 @@ OPTIONS: tuple[Option | Joined, ...] = (
     ),
     Joined("resampling", "Resampling", "DEFAULT.resampling", ("method", "antialias", "like")),
     Option(
+        "restore_norms",
+        Kind.FLAG,
+        _METHOD,
+        "Rescale each new vector to the interpolated norm of its neighbours.",
+    ),
+    Option(
+        "attention_scale",
+        Kind.FLAG,
+        _METHOD,
+        "Experimental: multiply the queries of attention by √(log N′ ÷ log N), N tokens before, "
+        "N′ after.",
+    ),
+    Option(
         "to_window",
         Kind.GRID,
         _TO,

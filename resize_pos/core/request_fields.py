@@ -34,6 +34,8 @@ class RequestFields:
     leave: str | None = None
     like: str | None = None
     resampling: Resampling = DEFAULT.resampling
+    restore_norms: bool = False
+    attention_scale: bool = False
     to_window: Grid | None = None
     from_window: Grid | None = None
     relative: RelativeConvention | None = None
@@ -67,6 +69,8 @@ class Options(TypedDict, total=False):
     method: str | None
     antialias: bool | None
     like: str | None
+    restore_norms: bool | None
+    attention_scale: bool | None
     to_window: GridLike | None
     from_window: GridLike | None
     relative_like: str | None

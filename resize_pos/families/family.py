@@ -39,6 +39,7 @@ class Role(StrEnum):
     REFERENCE = "reference"  # a patch of a grid that the library resamples while it runs
     INDEX = "index"  # a coordinate used directly as row number, such as "row 17"
     KERNEL = "kernel"  # no row at all: the patch embedding, which `--to-patch` changes
+    QUERY = "query"  # no row at all: weights that make queries, which `--attention-scale` changes
     INERT = "inert"  # nothing that depends on the image size
 
 

@@ -80,6 +80,7 @@ class Action(StrEnum):
 
     RESIZE = "resize"  # its values are interpolated
     REGENERATE = "regenerate"  # its values are recomputed from their formula
+    SCALE = "scale"  # its values are multiplied by a factor
     KEEP = "keep"
     DROP = "drop"  # an optimizer's state is removed
 

@@ -120,6 +120,10 @@ def make_plan(
     if asked & _IMAGE:
         require_whole(located, steps, request)
     from_size, to_size = _sizes(steps, request)
+    if request.attention_scale:
+        from resize_pos.planning.rules.attention import scale_steps  # only with the flag
+
+        steps += scale_steps(steps, located.others)
     _require_no_config(steps, documents or {})
     edits: tuple[ConfigEdit, ...] = ()
     if documents:

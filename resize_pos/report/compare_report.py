@@ -8,6 +8,7 @@ from resize_pos._version import __version__
 from resize_pos.quality.verdict import LABEL
 from resize_pos.report.json import checks_document, health_document
 from resize_pos.verify.compare import Comparison, Side, TableComparison
+from resize_pos.verify.kept_grid import KeptGrid
 
 SCHEMA = "resize-pos/compare/1"
 
@@ -21,6 +22,20 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "labels": list(comparison.labels),
         "judged_by": LABEL,
         "tables": [_table(table) for table in comparison.tables],
+        "kept_grid": None if comparison.kept_grid is None else _kept(comparison.kept_grid),
+    }
+
+
+def _kept(kept: KeptGrid) -> dict[str, Any]:
+    patch, new = kept.patch, kept.new_patch
+    return {
+        "grid": [kept.grid.height, kept.grid.width],
+        "instead_of": [kept.instead_of.height, kept.instead_of.width],
+        "patch": [patch.height, patch.width],
+        "new_patch": None if new is None else [new.height, new.width],
+        "response_error": kept.response_error,
+        "command": kept.command or None,
+        "obstacle": kept.obstacle or None,
     }
 
 

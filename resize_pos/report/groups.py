@@ -145,7 +145,7 @@ def change_words(step: Step) -> str:
         return extent_words(step.table)
     if step.table.role is Role.SEQUENCE:
         return f"{step.table.length} → {step.target.cells}"
-    if step.table.layout.has_time:
+    if step.table.layout.has_time or step.table.role is Role.QUERY:
         return step.reason
     return f"{step.table.grid} → {step.target}"
 

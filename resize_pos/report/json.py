@@ -17,6 +17,7 @@ from resize_pos.core.conventions import (
     RelativeConvention,
 )
 from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Operation, Resample
 from resize_pos.core.options import request_values
 from resize_pos.core.printable import finite, safe_json
 from resize_pos.core.request import Request
@@ -152,6 +153,7 @@ def _table_report(report: TableReport) -> dict[str, Any]:
         "to": _extent(step.table, step.target, step.target_shape, step.frames),
         "method": None if operation is None else operation.method_name,
         "antialias": None if resampling is None else resampling.antialias,
+        "norms_restored": restores_norms(operation),
         "convention": _convention(step),
         "own_convention": step.own_convention,
         "reason": step.reason,
@@ -188,6 +190,11 @@ def peer_document(peer: Peer) -> dict[str, Any]:
     }
 
 
+def restores_norms(operation: Operation | None) -> bool:
+    """Whether each new vector was rescaled to the interpolated norm."""
+    return isinstance(operation, Resample) and operation.restore_norms
+
+
 def _convention(step: Step) -> str | None:
     """Return a library that resizes exactly so; the family's own library is preferred."""
     own = step.table.family.convention
@@ -196,8 +203,8 @@ def _convention(step: Step) -> str | None:
         *RELATIVE_CONVENTIONS.values(),
     ]
     done = None if step.operation is None else step.operation.resampling
-    if done is None or step.table.role is Role.SEQUENCE:
-        return None
+    if done is None or step.table.role is Role.SEQUENCE or restores_norms(step.operation):
+        return None  # no library restores norms
     if own is not None and own.resampling == done:
         return own.name
     return next((c.name for c in known if c.resampling == done), None)

@@ -63,6 +63,7 @@ def verified_document(verified: Verified) -> dict[str, Any]:
         document["untouched"] = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(held.untouched).items()
+            if key != "notes"  # these are among the checks
         }
         document["tables"] = [_table(table) for table in held.tables]
         document["checks"] = checks_document(held.checks)

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from resize_pos.containers.base import Container
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.operations import Lengthen, Rebuild, ResampleKernel, SetLength, SinCos
+from resize_pos.core.operations import (
+    Lengthen,
+    Rebuild,
+    ResampleKernel,
+    ScaleQueries,
+    SetLength,
+    SinCos,
+)
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step
@@ -154,7 +161,8 @@ def _judged(
         return TableReport(
             step, measured.values, (*judge(measured), *judge_limits(measured, limits))
         )
-    if isinstance(step.operation, ResampleKernel | SetLength) or step.table.grid.cells == 1:
+    unmeasured = ResampleKernel | SetLength | ScaleQueries
+    if isinstance(step.operation, unmeasured) or step.table.grid.cells == 1:
         return TableReport(step)  # a kernel, or a time axis alone, has no neighbouring cells
     resampling = resampling_of(step)
     measured = _finite(measure_table(step, before, after, around, resampling))

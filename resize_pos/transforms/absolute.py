@@ -64,23 +64,28 @@ def resize_absolute(
     resampling: Resampling,
     device: str = "cpu",
     frames: tuple[int, int] = (1, 1),
+    *,
+    restore_norms: bool = False,
 ) -> NDArray[Any]:
     """Resize a stored table to `target`, in its own layout and dtype; the same grid is a no-op.
 
     `frames` are those of the source and of the target, for a table with a time axis.
+    `restore_norms`: rescale each new vector to the norm that interpolating the norms gives there.
     """
     _check_geometry(array.shape, layout, prefix, source, suffix, frames[0])
     if source == target and frames[0] == frames[1]:
         return array
     parts = layout.unfold(array, prefix, source, suffix, frames[0])
+    cells = _with_norms(widen(parts.grid)) if restore_norms else parts.grid
 
     def stored(grid: NDArray[np.float64]) -> NDArray[Any]:
-        return round_once(_resize_time(grid, *frames, resampling), array.dtype)
+        resized = _resize_time(grid, *frames, resampling)
+        return round_once(_restored(resized) if restore_norms else resized, array.dtype)
 
     if device == "cpu":
-        grid = _by_rows(parts.grid, _passes(source, target, resampling), stored)
+        grid = _by_rows(cells, _passes(source, target, resampling), stored)
     else:
-        grid = stored(resize_grid(widen(parts.grid), target, resampling, device))
+        grid = stored(resize_grid(widen(cells), target, resampling, device))
     whole = Unfolded(parts.prefix, grid, parts.suffix)
     return layout.fold(whole, array.shape).astype(array.dtype, copy=False)
 
@@ -124,6 +129,30 @@ def _resize_time(
     copies, *cell = grid.shape
     film = grid.reshape(copies // source, source, *cell)
     return apply(operator(source, target, resampling), film, 1).reshape(-1, *cell)
+
+
+def _with_norms(grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Append the norm of each vector as one more channel, so that it is resampled alike."""
+    return np.concatenate([grid, _norms(grid)], axis=-1)
+
+
+def _restored(grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rescale each vector to the norm in the last channel; a zero vector stays zero."""
+    vectors, wanted = grid[..., :-1], grid[..., -1:]
+    norms = _norms(vectors)
+    # Bicubic interpolation of norms can undershoot beside a vector of (nearly) zero.
+    factors = np.divide(np.maximum(wanted, 0.0), norms, out=np.ones_like(norms), where=norms > 0)
+    rescaled: NDArray[np.float64] = vectors * factors
+    return rescaled
+
+
+def _norms(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    largest = np.max(np.abs(vectors), axis=-1, keepdims=True)
+    parts = np.divide(vectors, largest, out=np.zeros_like(vectors), where=largest > 0)
+    norms: NDArray[np.float64] = largest * np.sqrt(
+        np.einsum("...d,...d->...", parts, parts)[..., None]
+    )
+    return norms
 
 
 def widen(array: NDArray[Any], scratch: Scratch | None = None) -> NDArray[np.float64]:

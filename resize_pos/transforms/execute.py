@@ -19,6 +19,7 @@ from resize_pos.core.operations import (
     ResampleKernel,
     ResampleOffsets,
     ResizeState,
+    ScaleQueries,
     SetLength,
     SinCos,
 )
@@ -27,6 +28,7 @@ from resize_pos.transforms.absolute import resize_absolute
 from resize_pos.transforms.derived import rebuild
 from resize_pos.transforms.optimizer_state import keep_sign
 from resize_pos.transforms.patch_kernel import resize_kernel
+from resize_pos.transforms.queries import scale_queries
 from resize_pos.transforms.relative import resize_relative
 from resize_pos.transforms.rows import set_rows
 from resize_pos.transforms.sequence import resize_sequence
@@ -71,9 +73,11 @@ def _portions(steps: Iterable[Step]) -> Iterator[list[Step]]:
 
 def _group_key(step: Step, array: NDArray[Any]) -> object:
     """Return a key that steps share if they can be carried out on concatenated channels."""
-    table = step.table
-    if not isinstance(_of_table(step).operation, _PerChannel) or "d" not in table.layout.terms:
+    table, how = step.table, _of_table(step).operation
+    if not isinstance(how, _PerChannel) or "d" not in table.layout.terms:
         return step.name
+    if isinstance(how, Resample) and how.restore_norms:
+        return step.name  # a norm takes in every channel of its own table
     axis = table.layout.terms.index("d")
     shape = array.shape[:axis] + array.shape[axis + 1 :]
     geometry = (table.layout, table.grid, table.prefix, table.suffix, table.frames)
@@ -110,7 +114,7 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
     table = step.table
     source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
     match step.operation:
-        case Resample(resampling):
+        case Resample(resampling, restore_norms):
             return resize_absolute(
                 array,
                 table.layout,
@@ -121,6 +125,7 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
                 resampling,
                 device,
                 (table.frames, step.frames),
+                restore_norms=restore_norms,
             )
         case ResampleOffsets(how, signed):
             return resize_relative(
@@ -140,6 +145,8 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
             return resize_kernel(array, table.layout, source, target, resampling, table.frames)
         case SetLength():
             return set_rows(array, table.layout, target.width)
+        case ScaleQueries(factor, rows):
+            return scale_queries(array, factor, rows)
         case ResizeState():
             return _finished(step, array, transform(_of_table(step), array, device))
         case None:

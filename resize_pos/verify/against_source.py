@@ -37,6 +37,7 @@ from resize_pos.verify.made_by import (
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
 from resize_pos.verify.origin import origin_in_doubt
+from resize_pos.verify.scaled_queries import find_scaled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +55,7 @@ class Untouched:
     missing: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     retyped: tuple[str, ...] = ()  # another shape or dtype
+    notes: tuple[Check, ...] = ()  # differences that are explained
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -70,9 +72,10 @@ class Untouched:
             if names
         ]
         if found:
-            return tuple(found)
-        words = f"{self.tensors} other tensors are the source's, byte for byte"
-        return (Check("bytes", Level.OK, words),)
+            return (*found, *self.notes)
+        same = "tensors are the source's, byte for byte"
+        words = f"the other {same}" if self.notes else f"{self.tensors} other {same}"
+        return (Check("bytes", Level.OK, words), *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,9 @@ def verify_output(output: Container, source: Container, request: Request) -> Ver
     plan = plan_between(source, output, request)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
+    scaled, notes = find_scaled(output, source, plan, untouched.differing)
+    differing = tuple(name for name in untouched.differing if name not in scaled)
+    untouched = replace(untouched, differing=differing, notes=notes)
     tables = []
     for step in plan.changes:
         name = step.table.name

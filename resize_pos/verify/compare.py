@@ -26,6 +26,7 @@ from resize_pos.quality.table_health import Health, examine
 from resize_pos.quality.verdict import Check, Level, worst
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain, of_output, plan_between
+from resize_pos.verify.kept_grid import KeptGrid, keep_the_grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +66,7 @@ class Comparison:
     source: Path | None
     labels: tuple[str, ...]
     tables: tuple[TableComparison, ...]
+    kept_grid: KeptGrid | None = None  # the same image size with the old grid and another patch
 
 
 def compare_conventions(source: Container, request: Request) -> Comparison:
@@ -84,7 +86,7 @@ def compare_conventions(source: Container, request: Request) -> Comparison:
         tables.append(_against(step, before, versions, around))
     if not tables:
         raise TableError(f"{source.path.name}: no table changes at that target.")
-    return Comparison(source.path, tuple(methods), tuple(tables))
+    return Comparison(source.path, tuple(methods), tuple(tables), keep_the_grid(source, plan))
 
 
 def compare_files(containers: Sequence[Container], request: Request) -> Comparison:

@@ -15,6 +15,7 @@ from resize_pos.core.axes import Unfolded
 from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
 from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
@@ -69,6 +70,7 @@ class Pair:
     target: Grid
     whole_before: Wide  # the cells (rows × channels) with all channels, of tables that fit
     whole_after: Wide
+    norms: Norms | None  # over all channels, of tables that fit
 
     @property
     def cells_before(self) -> Wide:
@@ -96,6 +98,10 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
         first = parts.grid[0].reshape(-1, channels)
         return first.astype(np.float64) if first.size <= _WHOLE else np.zeros((0, channels))
 
+    norms = None
+    if max(old.grid.size, new.grid.size) <= _WHOLE and len(new.grid) == copies:
+        before, after = (norm_map(parts.grid.astype(np.float64)) for parts in (old, new))
+        norms = Norms(before[..., None], after.reshape(copies, -1))
     return Pair(
         rows(old),
         rows(new),
@@ -105,6 +111,7 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
         target,
         whole(old),
         whole(new),
+        norms,
     )
 
 
@@ -122,14 +129,7 @@ def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch
 def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     """Name the honest method that made a table, if no library uses it for positions."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
-    norms = None
-    if len(pair.whole_before) and len(pair.whole_after):
-        before, after = (
-            np.sqrt(np.einsum("nd,nd->n", rows, rows))
-            for rows in (pair.whole_before, pair.whole_after)
-        )
-        norms = Norms(before.reshape(1, pair.source.height, pair.source.width, 1), after)
-    return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, norms)
+    return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
 
 
 def diagnose(pair: Pair) -> Diagnosis | None:

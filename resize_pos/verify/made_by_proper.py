@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
@@ -16,7 +18,7 @@ _MOST_CELLS = 1 << 12  # of the new or the intermediate grid; above, two resizes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Norms:
-    """Norms over all channels: of the source's cells (1, h, w, 1), and of the new rows."""
+    """Norms over all channels: of the source's cells (copies, h, w, 1), and (copies, new rows)."""
 
     before: Wide
     after: Wide
@@ -43,10 +45,12 @@ def _restored(
     rows: Wide, made: Wide, target: Grid, kernel: Kernel, norms: Norms, tolerance: float
 ) -> bool:
     """Whether each row has the kernel's direction, and the interpolated norm of its neighbours."""
-    mine, theirs = unit(rows), unit(made)
+    each = (len(rows), len(norms.before), -1)  # the copies of a table lie in its channels
+    mine, theirs = unit(rows.reshape(each)), unit(made.reshape(each))
     if ratio(size(mine - theirs), size(theirs), 1.0) > max(tolerance, 1e-4):
         return False
-    wanted = proper.resized(norms.before, target, kernel).reshape(-1)
+    wanted = np.maximum(proper.resized(norms.before, target, kernel), 0.0)
+    wanted = wanted.reshape(norms.after.shape)
     return ratio(size(norms.after - wanted), size(wanted), 1.0) <= max(tolerance, 1e-4)
 
 

@@ -13,7 +13,7 @@ from resize_pos.configs.read import ConfigSize, config_sizes
 from resize_pos.containers.base import Container
 from resize_pos.core.errors import OutputError
 from resize_pos.core.json_edit import Document
-from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, SetLength
+from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, ScaleQueries, SetLength
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import Action, Step, stored_grid
 from resize_pos.planning.locate import locate_tables
@@ -96,7 +96,8 @@ def _check_shapes(
 def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> None:
     table = step.table
     how = step.operation.how if isinstance(step.operation, ResizeState) else step.operation
-    without_rows = (Rebuild, ResampleKernel, SetLength)  # these have no prefix and no suffix
+    # These have no prefix and no suffix.
+    without_rows = (Rebuild, ResampleKernel, SetLength, ScaleQueries)
     if isinstance(how, without_rows) or step.action is Action.KEEP:
         return
     if not table.prefix and not table.suffix:

@@ -262,3 +262,19 @@ def test_a_source_without_content_warns_and_never_fails(kind: str) -> None:
         found = explain(step(rows, (8, 12), target), rows, made)
         assert worst(found.checks) is Level.WARN
         assert "nothing to preserve" in words(found)
+
+
+@pytest.mark.parametrize("target", [(12, 48), (24, 96), (16, 48), (8, 16)])
+@pytest.mark.parametrize("like", ["timm", "hf", "torchvision", "jax", "siglip2"])
+def test_a_wide_table_whose_waves_repeat_is_not_warned_about(target: Shape, like: str) -> None:
+    """A learned 16×64 table with waves of 20 cells is smooth where they end: it has no windows."""
+    rng = np.random.default_rng(4)
+    down, across = np.mgrid[:16, :64, :1][:2]
+    rate, slope = np.pi / 10 * rng.choice([0.5, 1, 2], 64), rng.uniform(-3, 3, 64)
+    cells = np.sin(rate * across + slope * down / 16 + rng.uniform(0, 6, 64))
+    cells += 0.1 * rng.normal(size=cells.shape)
+    rows = np.concatenate([rng.normal(size=(1, 64)), cells.reshape(-1, 64)]).astype(np.float32)
+    made = honest(rows, 1, (16, 64), target, like)
+    found = explain(step(rows, (16, 64), target), rows, made)
+    assert worst(found.checks) is Level.OK, found.checks
+    assert found.health is not None and found.health.signs == ()

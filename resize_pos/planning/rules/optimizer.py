@@ -196,6 +196,8 @@ def _operation(step: Step, request: Request) -> ResizeState:
     how = step.operation
     if how is None or isinstance(how, ResizeState) or step.action is not Action.RESIZE:
         return ResizeState(Resample(request.resampling))
+    if isinstance(how, Resample):
+        how = Resample(how.resampling)  # moments are averages of gradients: no norm to restore
     return ResizeState(how)
 
 

@@ -29,7 +29,7 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
         Action.RESIZE,
         target,
         shape,
-        Resample(request.resampling),
+        Resample(request.resampling, request.restore_norms),
         f"{_extent(table.grid, table.frames)} → {_extent(target, frames)}",
         own.name if own is not None and differs else None,
         frames,

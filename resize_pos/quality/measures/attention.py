@@ -7,7 +7,7 @@ heads are read, evenly spread over all heads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.attention_weights import AttentionLayout, find_block
 from resize_pos.quality.measures.place import lattices
 from resize_pos.quality.measures.sampling import Single, Wide, products, spread
 
@@ -27,49 +28,6 @@ _LARGEST = 1 << 23  # limit for a projection that must be read whole (unknown he
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionKeys:
-    """Names of block 0's weights in one layout; `fused` holds q, k and v one after another."""
-
-    norm: str
-    fused: str | None = None
-    query: str | None = None
-    key: str | None = None
-
-
-# Relative to some ancestor of the table's own name.
-_LAYOUTS: tuple[AttentionKeys, ...] = (
-    AttentionKeys("blocks.0.norm1.weight", fused="blocks.0.attn.qkv.weight"),
-    AttentionKeys(
-        "transformer.resblocks.0.ln_1.weight", fused="transformer.resblocks.0.attn.in_proj_weight"
-    ),
-    AttentionKeys(
-        "encoder.layer.0.layernorm_before.weight",
-        query="encoder.layer.0.attention.attention.query.weight",
-        key="encoder.layer.0.attention.attention.key.weight",
-    ),
-    AttentionKeys(
-        "encoder.layer.0.norm1.weight",
-        query="encoder.layer.0.attention.attention.query.weight",
-        key="encoder.layer.0.attention.attention.key.weight",
-    ),
-    AttentionKeys(
-        "layers.0.layernorm_before.weight",
-        query="layers.0.attention.q_proj.weight",
-        key="layers.0.attention.k_proj.weight",
-    ),
-    AttentionKeys(
-        "encoder.layers.0.layer_norm1.weight",
-        query="encoder.layers.0.self_attn.q_proj.weight",
-        key="encoder.layers.0.self_attn.k_proj.weight",
-    ),
-    AttentionKeys(
-        "encoder.layers.encoder_layer_0.ln_1.weight",
-        fused="encoder.layers.encoder_layer_0.self_attention.in_proj_weight",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Weights:
     """The weights that are applied to positions before they are compared."""
 
@@ -78,44 +36,40 @@ class Weights:
     key: Single  # (width, d)
 
 
-def find_keys(table: str, tensors: Mapping[str, TensorInfo], channels: int) -> AttentionKeys | None:
+def find_keys(
+    table: str, tensors: Mapping[str, TensorInfo], channels: int
+) -> AttentionLayout | None:
     """Find block 0's projections for a table; return None if no known layout fits."""
-    for base in _ancestors(table):
-        for layout in _LAYOUTS:
-            names = [n for n in (layout.norm, layout.fused, layout.query, layout.key) if n]
-            if not all(base + name in tensors for name in names):
-                continue
-            if all(_fits(tensors[base + name], channels) for name in names):
-                return AttentionKeys(
-                    base + layout.norm,
-                    layout.fused and base + layout.fused,
-                    layout.query and base + layout.query,
-                    layout.key and base + layout.key,
-                )
-    return None
+    found = find_block(table, tensors, channels)
+    return None if found is None else found[0].of_block(0, found[1])
 
 
 def read_weights(
-    keys: AttentionKeys, tensors: Mapping[str, TensorInfo], rows: Rows
+    keys: AttentionLayout, tensors: Mapping[str, TensorInfo], rows: Rows
 ) -> Weights | None:
     """Read a norm's scale and some heads of two projections; None where they are too large."""
     scale = rows(keys.norm, 0, tensors[keys.norm].shape[0]).astype(np.float32)
     if keys.fused is not None:
-        width = tensors[keys.fused].shape[0] // 3
-        places = ((keys.fused, 0), (keys.fused, width))
+        (fused,) = keys.projections
+        width = tensors[fused].shape[0] // 3
+        places = ((fused, 0), (fused, width))
     else:
-        assert keys.query is not None and keys.key is not None
-        width = tensors[keys.query].shape[0]
-        places = ((keys.query, 0), (keys.key, 0))
+        query, key = keys.projections
+        width = tensors[query].shape[0]
+        places = ((query, 0), (key, 0))
     head = _head(width)
     chosen = spread(width // head, _HEADS)
     if len(chosen) * head * len(scale) > _LARGEST:
         return None
-    query, key = (
+    some_queries, some_keys = (
         np.concatenate([rows(name, first + int(n) * head, head) for n in chosen])
         for name, first in places
     )
-    return Weights(scale, query.astype(np.float32, copy=False), key.astype(np.float32, copy=False))
+    return Weights(
+        scale,
+        some_queries.astype(np.float32, copy=False),
+        some_keys.astype(np.float32, copy=False),
+    )
 
 
 def _head(width: int) -> int:
@@ -157,14 +111,3 @@ def attention(rows: Wide, weights: Weights) -> Wide:
 def _entropy(attention: Wide) -> float:
     terms = attention * np.log(np.maximum(attention, 1e-30))
     return float(-terms.sum(axis=-1).mean() / np.log(attention.shape[-1]))
-
-
-def _fits(info: TensorInfo, channels: int) -> bool:
-    return info.shape[-1:] == (channels,) and len(info.shape) <= 2 and info.elements > 0
-
-
-def _ancestors(name: str) -> Iterator[str]:
-    """Return `a.b.`, `a.`, and the empty prefix for `a.b.pos_embed`, nearest first."""
-    parts = name.split(".")[:-1]
-    for count in range(len(parts), -1, -1):
-        yield "".join(f"{part}." for part in parts[:count])

@@ -12,7 +12,7 @@ from resize_pos.containers.base import Container
 from resize_pos.core.axes import Unfolded
 from resize_pos.core.conventions import Resampling
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.operations import ResampleKernel, SetLength
+from resize_pos.core.operations import Resample, ResampleKernel, ScaleQueries, SetLength
 from resize_pos.core.tensors import TensorInfo, numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step, stored_grid
@@ -65,13 +65,16 @@ def measure_table(
         if step.table.role is Role.DISTANCE:
             source, target = mirrored(source), mirrored(target)
         return Measured(measure_relative(source, target))
-    if isinstance(step.operation, ResampleKernel | SetLength):
+    if isinstance(step.operation, ResampleKernel | SetLength | ScaleQueries):
         return Measured({})  # rows of these tables are not places in an image
     if step.frames != step.table.frames:
         measured = Measured({})  # there is no source grid to compare a new frame with
     else:
         measured = measure_grid(source, target, resampling)
     values = dict(measured.values)
+    if isinstance(step.operation, Resample) and step.operation.restore_norms:
+        # These compare the result with plain interpolation, so they would measure the rescaling.
+        values = {name: value for name, value in values.items() if not name.startswith("rounding")}
     if old.prefix.size and new.prefix.size:
         values["prefix_to_grid_before"] = energy.prefix_to_grid(old.prefix[..., chosen], source)
         values["prefix_to_grid_after"] = energy.prefix_to_grid(new.prefix[..., chosen], target)

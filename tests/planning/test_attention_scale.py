@@ -1,0 +1,213 @@
+"""`--attention-scale`: queries × √(log N′ ÷ log N) in the weights, or a refusal that says why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from resize_pos.api import resize_checkpoint, verify_checkpoint
+from resize_pos.core.errors import TableError
+from resize_pos.quality.verdict import Level
+from resize_pos.report.json import report_document
+from tests.support.builders import flat, raw_tensors, vit, write_safetensors
+
+WIDTH, BLOCKS = 24, 3
+FACTOR = math.sqrt(math.log(1 + 5 * 4) / math.log(1 + 9 * 6))
+Tensors = dict[str, NDArray[Any]]
+
+
+def numbers(*shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def plain(dtype: str = "float32") -> Tensors:
+    """A timm ViT's attention, with queries, keys and values in one tensor."""
+    tensors = vit(9, 6, channels=WIDTH)
+    del tensors["blocks.0.attn.qkv.weight"]
+    for i in range(BLOCKS):
+        tensors[f"blocks.{i}.norm1.weight"] = numbers(WIDTH)
+        tensors[f"blocks.{i}.attn.qkv.weight"] = numbers(3 * WIDTH, WIDTH).astype(dtype)
+        tensors[f"blocks.{i}.attn.qkv.bias"] = numbers(3 * WIDTH).astype(dtype)
+        tensors[f"blocks.{i}.attn.proj.weight"] = numbers(WIDTH, WIDTH)
+    return tensors
+
+
+def hf() -> Tensors:
+    """The layout of transformers, with queries apart."""
+    tensors: Tensors = {
+        "vit.embeddings.cls_token": numbers(1, 1, WIDTH),
+        "vit.embeddings.position_embeddings": flat(9, 6, WIDTH),
+        "vit.embeddings.patch_embeddings.projection.weight": numbers(WIDTH, 3, 16, 16),
+    }
+    for i in range(BLOCKS):
+        block = f"vit.encoder.layer.{i}."
+        tensors[f"{block}layernorm_before.weight"] = numbers(WIDTH)
+        for part in ("query", "key", "value"):
+            tensors[f"{block}attention.attention.{part}.weight"] = numbers(WIDTH, WIDTH)
+            tensors[f"{block}attention.attention.{part}.bias"] = numbers(WIDTH)
+        tensors[f"{block}attention.output.dense.weight"] = numbers(WIDTH, WIDTH)
+    return tensors
+
+
+def clip() -> Tensors:
+    """OpenAI's CLIP: the text tower has attention of the same names and the same width."""
+    tensors: Tensors = {
+        "positional_embedding": numbers(77, WIDTH),
+        "visual.class_embedding": numbers(WIDTH),
+        "visual.positional_embedding": flat(9, 6, WIDTH)[0],
+        "visual.conv1.weight": numbers(WIDTH, 3, 16, 16),
+    }
+    for tower in ("visual.", ""):
+        for i in range(BLOCKS):
+            block = f"{tower}transformer.resblocks.{i}."
+            tensors[f"{block}ln_1.weight"] = numbers(WIDTH)
+            tensors[f"{block}attn.in_proj_weight"] = numbers(3 * WIDTH, WIDTH)
+            tensors[f"{block}attn.in_proj_bias"] = numbers(3 * WIDTH)
+            tensors[f"{block}attn.out_proj.weight"] = numbers(WIDTH, WIDTH)
+    return tensors
+
+
+def convert(folder: Path, tensors: Tensors) -> tuple[Path, Path]:
+    source = write_safetensors(folder / "model.safetensors", tensors)
+    output = folder / "out.safetensors"
+    resize_checkpoint(
+        source, to=(80, 64), from_=(144, 96), output=output, attention_scale=True, force=True
+    )
+    return source, output
+
+
+def array(path: Path, name: str, like: NDArray[Any]) -> NDArray[Any]:
+    return np.frombuffer(raw_tensors(path)[0][name][1], like.dtype).reshape(like.shape)
+
+
+@pytest.mark.parametrize(
+    ("make", "scaled"),
+    [
+        (plain, lambda n: n.endswith(("qkv.weight", "qkv.bias"))),
+        (hf, lambda n: ".query." in n),
+        (clip, lambda n: n.startswith("visual.") and ".in_proj_" in n),
+    ],
+)
+def test_queries_are_scaled_and_nothing_else(
+    tmp_path: Path, make: Callable[[], Tensors], scaled: Callable[[str], bool]
+) -> None:
+    tensors = make()
+    _, output = convert(tmp_path, tensors)
+    changed = 0
+    for name, before in tensors.items():
+        if name.endswith(("pos_embed", "position_embeddings", "visual.positional_embedding")):
+            continue
+        after = array(output, name, before)
+        if not scaled(name):
+            assert after.tobytes() == before.tobytes(), name
+            continue
+        changed += 1
+        rows = before.shape[0] if before.shape[0] == WIDTH else WIDTH
+        assert np.allclose(after[:rows], before[:rows] * FACTOR, rtol=1e-6)
+        assert after[rows:].tobytes() == before[rows:].tobytes()
+    assert changed == 2 * BLOCKS
+
+
+def test_the_logits_of_attention_are_scaled_by_the_factor(tmp_path: Path) -> None:
+    tensors = plain()
+    _, output = convert(tmp_path, tensors)
+    tokens = numbers(7, WIDTH)
+    names = ("blocks.1.attn.qkv.weight", "blocks.1.attn.qkv.bias")
+    before, after = [tensors[n] for n in names], [array(output, n, tensors[n]) for n in names]
+    logits = []
+    for weight, bias in (before, after):
+        query, key, _ = np.split(tokens @ weight.T + bias, 3, axis=1)
+        logits.append(query @ key.T)
+    assert np.allclose(logits[1], FACTOR * logits[0], rtol=1e-4, atol=1e-4)
+
+
+def test_verify_names_it_and_finds_a_block_that_was_left_out(tmp_path: Path) -> None:
+    tensors = plain()
+    source, output = convert(tmp_path, tensors)
+    known = {"from_": (144, 96), "to": (80, 64)}
+    verified = verify_checkpoint(output, source, **known)  # type: ignore[arg-type]
+    assert verified.verdict is Level.OK
+    assert verified.against is not None
+    said = " ".join(check.detail for check in verified.against.checks)
+    assert (
+        f"--attention-scale: {2 * BLOCKS} tensors are the source's, queries × {FACTOR:.4f}" in said
+    )
+    parts = {
+        name: array(output, name, before) for name, before in tensors.items() if name != "pos_embed"
+    }
+    parts["blocks.2.attn.qkv.bias"] = tensors["blocks.2.attn.qkv.bias"]
+    table = np.frombuffer(raw_tensors(output)[0]["pos_embed"][1], np.float32)
+    parts["pos_embed"] = table.reshape(1, 21, WIDTH)
+    broken = write_safetensors(tmp_path / "broken.safetensors", parts)
+    assert verify_checkpoint(broken, source, **known).verdict is Level.FAIL  # type: ignore[arg-type]
+
+
+def test_two_steps_give_the_factor_of_one(tmp_path: Path) -> None:
+    tensors = plain()
+    _, halfway = convert(tmp_path, tensors)
+    last = tmp_path / "last.safetensors"
+    resize_checkpoint(halfway, to=(144, 96), output=last, attention_scale=True)
+    name = "blocks.0.attn.qkv.weight"
+    assert np.allclose(array(last, name, tensors[name]), tensors[name], rtol=1e-6)
+
+
+def test_the_report_says_that_it_is_experimental(tmp_path: Path) -> None:
+    source = write_safetensors(tmp_path / "vit.safetensors", plain("float16"))
+    report = resize_checkpoint(
+        source, to=(80, 64), from_=(144, 96), attention_scale=True, dry_run=True
+    )
+    tables = {table["name"]: table for table in report_document(report)["tables"]}
+    entry = tables["blocks.0.attn.qkv.weight"]
+    assert (entry["kind"], entry["action"], entry["reason"]) == ("query", "scale", "55 → 21 tokens")
+    assert report_document(report)["request"]["attention_scale"] is True
+    assert "experimental" in str(report.tables[-1].step.operation)
+    assert "blocks.0.attn.qkv.weight" not in report.fine_tune.parameters
+
+
+def with_query_norm(tensors: Tensors) -> None:
+    tensors["blocks.1.attn.q_norm.weight"] = numbers(8)
+
+
+def with_talking_heads(tensors: Tensors) -> None:
+    tensors["blocks.0.attn.proj_l.weight"] = numbers(3, 3)
+
+
+def without_blocks(tensors: Tensors) -> None:
+    for name in [name for name in tensors if name.startswith("blocks")]:
+        del tensors[name]
+
+
+def with_a_narrow_block(tensors: Tensors) -> None:
+    tensors["blocks.2.attn.qkv.weight"] = numbers(3 * 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (with_query_norm, "q_norm.weight is no part of plain attention"),
+        (with_talking_heads, "proj_l.weight is no part of plain attention"),
+        (without_blocks, "the names of its attention weights are not known"),
+        (with_a_narrow_block, "not 24 wide like the table"),
+    ],
+)
+def test_attention_that_is_not_known_is_refused(
+    tmp_path: Path, change: Callable[[Tensors], None], words: str
+) -> None:
+    tensors = plain()
+    change(tensors)
+    with pytest.raises(TableError, match="--attention-scale") as caught:
+        convert(tmp_path, tensors)
+    assert words in caught.value.message
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_a_text_tower_of_the_same_width_is_never_taken_for_the_image_s(tmp_path: Path) -> None:
+    tensors = {n: t for n, t in clip().items() if not n.startswith("visual.transformer")}
+    with pytest.raises(TableError, match="are not known"):
+        convert(tmp_path, tensors)

@@ -1,0 +1,107 @@
+"""`--restore-norms`: each new vector has the interpolated norm; everything else is as before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from resize_pos.api import resize_checkpoint, resize_table, verify_checkpoint
+from resize_pos.core.geometry import Grid
+from resize_pos.core.request import choose_resampling
+from resize_pos.report.json import report_document
+from resize_pos.transforms.absolute import resize_grid
+from resize_pos.verify.against_source import Verification
+from tests.support.builders import raw_tensors, vit, write_safetensors
+
+GRIDS = (((9, 6), (5, 4)), ((5, 4), (8, 11)), ((12, 7), (3, 9)))
+
+
+def rough(height: int, width: int, channels: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(height, width, channels))
+
+
+@pytest.mark.parametrize(("source", "target"), GRIDS)
+@pytest.mark.parametrize("like", ["timm", "hf", "siglip2", "jax"])
+def test_new_vectors_have_the_interpolated_norm_and_the_same_direction(
+    source: tuple[int, int], target: tuple[int, int], like: str
+) -> None:
+    cells = rough(*source, 16)
+    plain = resize_table(cells, source, target, axes="h w d", like=like)
+    made = resize_table(cells, source, target, axes="h w d", like=like, restore_norms=True)
+    norms = np.linalg.norm(cells, axis=-1)[None, ..., None]
+    wanted = resize_grid(norms, Grid(*target), choose_resampling(like=like))[0, ..., 0]
+    assert np.allclose(np.linalg.norm(made, axis=-1), wanted, rtol=1e-9)
+    cosine = np.sum(made * plain, -1) / np.linalg.norm(made, axis=-1)
+    assert np.allclose(cosine, np.linalg.norm(plain, axis=-1), rtol=1e-9)
+
+
+def test_large_tables_are_computed_in_bands_with_the_same_result() -> None:
+    cells = rough(30, 41, 300).astype(np.float32)
+    whole = resize_table(cells, (30, 41), (57, 70), axes="h w d", restore_norms=True)
+    part = resize_table(cells[..., :8], (30, 41), (57, 70), axes="h w d", restore_norms=True)
+    norms = np.linalg.norm(whole.astype(np.float64), axis=-1)
+    expected = resize_grid(
+        np.linalg.norm(cells.astype(np.float64), axis=-1)[None, ..., None],
+        Grid(57, 70),
+        choose_resampling(),
+    )
+    assert np.allclose(norms, expected[0, ..., 0], rtol=1e-5)
+    assert part.shape == (57, 70, 8)
+
+
+def test_zero_vectors_stay_zero_and_huge_ones_do_not_overflow() -> None:
+    zero = resize_table(np.zeros((9, 6, 4)), (9, 6), (5, 4), axes="h w d", restore_norms=True)
+    assert not zero.any()
+    huge = resize_table(rough(9, 6, 4) * 1e200, (9, 6), (5, 4), axes="h w d", restore_norms=True)
+    assert np.isfinite(huge).all() and np.abs(huge).max() > 1e199
+
+
+def test_frames_are_restored_one_by_one() -> None:
+    cells = rough(9, 6, 8)
+    film = np.stack([cells, 3 * cells])
+    made = resize_table(
+        film.reshape(2, 54, 8), (9, 6), (5, 4), axes="k (h w) d", restore_norms=True
+    )
+    assert np.allclose(made[1], 3 * made[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_file_says_that_norms_were_restored_and_verify_names_it(
+    tmp_path: Path, dtype: str
+) -> None:
+    kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    tensors = vit(9, 6, channels=32)
+    tensors["pos_embed"] = rough(1, 55, 32).astype(kind)
+    source = write_safetensors(tmp_path / "vit.safetensors", tensors)
+    output = tmp_path / "out.safetensors"
+    report = resize_checkpoint(
+        source, to=(80, 64), output=output, from_=(144, 96), restore_norms=True
+    )
+    document = report_document(report)
+    assert document["request"]["restore_norms"] is True
+    (table,) = document["tables"]
+    assert table["norms_restored"] is True and table["convention"] is None
+    assert "rounding" not in table["measures"]
+    held = verify_checkpoint(output, against=source, from_=(144, 96), to=(80, 64)).against
+    assert isinstance(held, Verification)
+    (found,) = held.tables
+    assert found.checks[0].detail == "made by bicubic, antialias, norms restored"
+    before, after = raw_tensors(source), raw_tensors(output)
+    note = json.loads(after[1]["resize_pos"])
+    assert note["method"] == ["bicubic, antialias, norms restored"]
+    assert note["request"]["restore_norms"] is True
+    assert {k: v[1] for k, v in before[0].items() if k != "pos_embed"} == {
+        k: v[1] for k, v in after[0].items() if k != "pos_embed"
+    }
+
+
+def test_without_the_flag_nothing_is_restored(tmp_path: Path) -> None:
+    source = write_safetensors(tmp_path / "vit.safetensors", vit(9, 6))
+    output = tmp_path / "out.safetensors"
+    report = resize_checkpoint(source, to=(80, 64), output=output, from_=(144, 96))
+    (table,) = report_document(report)["tables"]
+    assert table["norms_restored"] is False and table["convention"] == "timm"
