@@ -44,12 +44,14 @@ def run(command: Sequence[str]) -> Cost:
         env=_ENVIRONMENT,
     )
     assert child.stderr is not None
-    complaint = child.stderr.read()
+    with child.stderr:
+        complaint = child.stderr.read()
     # The dead child keeps its counters until it is waited for.
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     seconds = time.perf_counter() - started
     counters = dict(re.findall(r"(\w+): (\d+)", Path(f"/proc/{child.pid}/io").read_text()))
     _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
     if status:
         raise SystemExit(f"{' '.join(command)} failed:\n{complaint.decode()}")
     return Cost(seconds, usage.ru_maxrss * 1024, int(counters["rchar"]), int(counters["wchar"]))
