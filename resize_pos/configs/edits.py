@@ -125,7 +125,7 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         )
     if not transfer.tables:
         return
-    telling = (KeyKind.SIZE, KeyKind.CELLS, KeyKind.WIDTH)
+    telling = (KeyKind.SIZE, KeyKind.SIDES, KeyKind.CELLS, KeyKind.WIDTH)
     stated_in = {item.place.file for item in found if item.place.kind in telling}
     yield from _missing(documents, stated_in, transfer)
 
