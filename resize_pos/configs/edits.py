@@ -103,6 +103,19 @@ class _Found:
     value: object
 
 
+# Keys that state the size of a tower: its config needs no other.
+_TELLING = frozenset(
+    {
+        KeyKind.SIZE,
+        KeyKind.SIDES,
+        KeyKind.CELLS,
+        KeyKind.WIDTH,
+        KeyKind.GRID_HEIGHT,
+        KeyKind.GRID_WIDTH,
+    }
+)
+
+
 def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
     if transfer.to_grid is None or transfer.from_grid is None:
         yield from _size_edits(documents, transfer)
@@ -125,8 +138,7 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         )
     if not transfer.tables:
         return
-    telling = (KeyKind.SIZE, KeyKind.SIDES, KeyKind.CELLS, KeyKind.WIDTH)
-    stated_in = {item.place.file for item in found if item.place.kind in telling}
+    stated_in = {item.place.file for item in found if item.place.kind in _TELLING}
     yield from _missing(documents, stated_in, transfer)
 
 
