@@ -29,7 +29,7 @@ from resize_pos.quality.table_health import Health
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.groups import group_key
 from resize_pos.report.report import Report
-from resize_pos.run.job import Job, run
+from resize_pos.run.job import Job, output_place, run
 
 if TYPE_CHECKING:
     import torch
@@ -131,9 +131,9 @@ def resize_checkpoint(
     job = Job(
         Path(path),
         Request.make(to=to, **given),
-        None if output is None else Path(output),
         hash_output=True,
         draw=wants_pictures(written),
+        **output_place(output),
         **for_job,
     )
     check_device(job.device)

@@ -91,7 +91,7 @@ def command(
     if dask is not None and workers is not None:
         raise UsageError("-j counts local processes; with --dask the cluster decides.")
     wants_document = form != "text" or bool(reports)
-    template = make_job(Path(), options, hash_output=wants_document)
+    template = make_job(Path(), options, hash_output=wants_document, many=True)
     jobs = _collect(sources, manifest, options, template, output_dir)
     require_report_targets(reports, force=template.force, sources=[job.source for job in jobs])
     own = [_own_reports(path) for path in reports if path.suffix.lower() == ".html"]

@@ -44,6 +44,8 @@ def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     elif option.kind is Kind.SWITCH:
         flags = [f"{option.long_flag}/--no-{option.long_flag.removeprefix('--')}"]
         settings["default"] = None
+    elif option.kind is Kind.TEXT:
+        settings["default"] = None
     if option.name == "device":
         settings |= {"default": CPU, "callback": _device}
     return click.option(*flags, option.name, **settings)

@@ -33,6 +33,7 @@ _STATUS_WORDS = {
     Status.PLANNED: "would write",
     Status.RESIZED: "wrote",
     Status.UNCHANGED: "copied to",
+    Status.CONVERTED: "wrote",
 }
 LEVEL_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 _MEANING_WIDTH = 24  # columns below which a measure's meaning goes to a line of its own
@@ -43,9 +44,11 @@ def show_report(report: Report, *, verbose: bool) -> None:
     groups = grouped(report.tables)
     changes = [group for group in groups if group.changes]
     if report.status is Status.RESIZED:
-        show_verdict(report.verdict, reasons_in_words(groups))
+        show_verdict(report.verdict, (*report.warnings, *reasons_in_words(groups)))
     elif report.status is Status.UNCHANGED:
         say(f"nothing to do for {report.source.name}: {_why_nothing(report)}.")
+    elif report.status is Status.CONVERTED:
+        say(f"converted {report.source.name}: no table changes.")
     else:
         say(f"plan for {report.source.name}; nothing is written.")
     _show_steps(groups)
@@ -54,6 +57,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
         _show_note(group)
         if verbose:
             _show_detail(group)
+    _show_notes(report)
     if changes:
         count = report.copied.tensors
         size = f" ({human_bytes(report.copied.bytes)})" if report.copied.bytes else ""
@@ -70,11 +74,22 @@ def _why_nothing(report: Report) -> str:
     tables = [table.step.table for table in report.tables]
     if tables and all(table.family.kept for table in tables):
         return "none of its tables has a length"
+    if any(table.reach is not None and table.reach.nominal for table in tables):
+        return "its windows do not follow the image"
     if report.plan.depends or any(table.role is Role.SEQUENCE for table in tables):
         return "it is already at the target"
     if tables:
         return "the library handles its tables itself, for every size"
     return "nothing in this file depends on the resolution"
+
+
+def _show_notes(report: Report) -> None:
+    """Print every note; where a verdict is shown, the warnings are part of it."""
+    for note in report.notes:
+        if not note.warning:
+            tell(note.text, lead=["note: "])
+        elif report.status is not Status.RESIZED:
+            tell(note.text, lead=[("warning", "yellow"), ": "])
 
 
 def _show_left_alone(entries: Sequence[LeftAlone]) -> None:

@@ -16,19 +16,23 @@ def result_line(result: JobResult) -> str:
     words = [f"{result.status.value:<10} {result.source}", human_bytes(result.bytes)]
     if result.verdict is not Level.OK:
         words.append(f"{result.verdict.value}: {'; '.join(result.reasons)}")
-    return ", ".join(words)
+    return "; note: ".join([", ".join(words), *result.notes])
 
 
 def show_summary(summary: BatchResult) -> None:
     """Print how many jobs ended how, and every job that needs a look, with the reason."""
     rows = [("failed", Level.FAIL, result) for result in summary.failed]
     rows += [("warned", result.verdict, result) for result in summary.warned]
+    for result in summary.results:
+        for note in result.notes:
+            say(("note", "yellow"), f"    {result.source}")
+            tell(note, indent=4, hang=0)
     for word, level, result in rows:
         say((word, LEVEL_STYLES[level]), f"  {result.source}")
         tell("; ".join(result.reasons), indent=4, hang=0)
         if result.failure is not None and result.failure.hint:
             tell(result.failure.hint, indent=4, hang=2, lead=["hint: "])
-    written = (JobStatus.RESIZED, JobStatus.UNCHANGED)
+    written = (JobStatus.RESIZED, JobStatus.UNCHANGED, JobStatus.CONVERTED)
     moved = sum(result.bytes for result in summary.results if result.status in written)
     size = f" ({human_bytes(moved)})" if moved else ""
     say(f"{count_words(summary.counts)}{size} in {summary.seconds:.1f} s")

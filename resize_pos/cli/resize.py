@@ -13,7 +13,7 @@ from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.report import Report
-from resize_pos.run.job import run
+from resize_pos.run.job import output_place, run
 
 
 @click.command("resize")
@@ -21,8 +21,8 @@ from resize_pos.run.job import run
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    help="Target [default: NAME-SIZE beside the source].",
+    type=click.Path(),
+    help="Target: a file, or FOLDER/ [default: NAME-SIZE beside the source].",
 )
 @CONVERSION_OPTIONS
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and the measures.")
@@ -32,6 +32,7 @@ def command(
     ctx: click.Context,
     /,
     checkpoint: Path,
+    output: str | None,
     reports: tuple[Path, ...],
     strict: bool,
     as_json: bool,
@@ -57,7 +58,8 @@ def command(
     wants_document = form != "text" or bool(reports)
     with annotated(checkpoint, wanted=form == "github"):
         draw = wants_pictures(reports)
-        job = make_job(checkpoint, options, hash_output=wants_document, draw=draw)
+        place = output_place(output)
+        job = make_job(checkpoint, options, hash_output=wants_document, draw=draw, **place)
         require_report_targets(reports, force=job.force, sources=[checkpoint])
         report = run(job)
         write_reports(report, reports, command_line(ctx))

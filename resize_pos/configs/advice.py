@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resize_pos.configs.read import ConfigFiles, library_of
-from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
+from resize_pos.configs.keys import KeyKind
+from resize_pos.configs.library_keys import lengths_without_config, without_config
+from resize_pos.configs.read import ConfigFiles, as_size, library_of
+from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
 from resize_pos.configs.vision_language import tokens_of
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Size
 from resize_pos.core.json_edit import Document
 from resize_pos.core.request import Request
 from resize_pos.families.family import Family, Role
-from resize_pos.families.tables import Action, Step
+from resize_pos.families.tables import OF_IMAGES, Action, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +39,18 @@ class ConfigAdvice:
 # image tokens by default: models/got_ocr2/processing_got_ocr2.py:83,230.
 _CALLED_WITH: Mapping[str, str] = {"got_ocr2": "num_image_tokens"}
 
-# Where each library takes the size from, for weights without a config.
-_IMAGE: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "transformers": (
-        ("config.json", "image_size"),
-        ("preprocessor_config.json", "size"),
-    ),
-    "timm": (("create_model", "img_size"),),
-    "open_clip": (("open_clip_config.json", "model_cfg.vision_cfg.image_size"),),
-    "torchvision": (("the model's constructor", "image_size"),),
-    "the model's code": (("its constructor", "image size"),),
-}
-_TEXT: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "transformers": (
-        ("config.json", "max_position_embeddings"),
-        ("tokenizer_config.json", "model_max_length"),
-    ),
-    "open_clip": (("open_clip_config.json", "model_cfg.text_cfg.context_length"),),
-    "the model's code": (("its constructor", "context length"),),
-}
+
+_UNSAID = (Action.KEEP, Action.DROP, Action.SCALE)  # no config states these
 
 
 def advise(
     steps: Sequence[Step], request: Request, files: ConfigFiles, *, edited: bool
 ) -> tuple[ConfigAdvice, ...]:
     """List the changes that are left to the user: in configs that were not edited, or in code."""
-    unsaid = (Action.KEEP, Action.DROP, Action.SCALE)  # no config states these
-    changes = [step for step in steps if step.action not in unsaid]
-    if not changes:
+    changes = [step for step in steps if step.action not in _UNSAID]
+    transfer = Transfer.of(steps, request)
+    if not changes and transfer.to_size is None:
         return ()
-    transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
     if edited:
         return tuple(_calls(files.documents(("config.json",)).get("config.json", {}), transfer))
     documents = files.documents()
@@ -80,7 +66,40 @@ def advise(
             )
             for edit in edits
         )
-    return tuple(_general(changes, transfer))
+    found = _general(steps, changes, transfer)
+    return tuple({(each.library, each.file, each.key): each for each in found}.values())
+
+
+def advise_inside(
+    steps: Sequence[Step], request: Request, settings: Mapping[str, object]
+) -> tuple[ConfigAdvice, ...]:
+    """List numbers inside a checkpoint that still state the old geometry: args.img_size, …"""
+    changes = [step for step in steps if step.action not in _UNSAID]
+    if not settings or not changes:
+        return ()
+    transfer = Transfer.of(steps, request)
+    found = []
+    for name, value in settings.items():
+        after = _after(name, value, changes, transfer)
+        if after is not None and after != value:
+            found.append(ConfigAdvice("inside", "the checkpoint", name, value, after))
+    return tuple(found)
+
+
+def _after(name: str, value: object, changes: Sequence[Step], transfer: Transfer) -> object:
+    """Return the new value of a number; None: it does not state the old geometry."""
+    for step in changes:  # DeepSpeed's param_shapes
+        stated = re.sub(r"^.*\bparam_shapes\.(?:\d+\.)?", "", name)
+        same = f".{step.name}".endswith(f".{stated}")
+        if value == list(step.tensor.shape) and same:
+            return list(step.target_shape)
+    if type(value) is int and value in transfer.lengths:
+        return transfer.lengths[value]
+    if "window" in name.rpartition(".")[2]:
+        return new_value(KeyKind.WINDOW, value, transfer)
+    if transfer.to_size is not None and transfer.states(as_size(value)):
+        return new_value(KeyKind.SIZE, value, transfer)
+    return None
 
 
 def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
@@ -102,25 +121,49 @@ def _edits(documents: Mapping[str, Document], transfer: Transfer) -> tuple[Confi
         return ()
 
 
-def _general(changes: Sequence[Step], transfer: Transfer) -> Iterator[ConfigAdvice]:
-    seen = set()
+def _general(
+    steps: Sequence[Step], changes: Sequence[Step], transfer: Transfer
+) -> Iterator[ConfigAdvice]:
+    """List what each library takes the new values from, for weights without a config.
+
+    A table may stay while the model's size changes: a window, or a grid of larger patches.
+    """
+    composite = {step.table.role for step in steps} >= {Role.SEQUENCE, Role.ABSOLUTE}
+    images = [step for step in steps if step.table.role in _SIZED]
+    for library in dict.fromkeys(_library(step.table.family) for step in images):
+        values = _image_values(transfer, [s for s in images if _library(s.table.family) == library])
+        for place in without_config(library, composite=composite):
+            if place.kind in values and values[place.kind][0] != values[place.kind][1]:
+                yield ConfigAdvice(library, place.file, place.key, *values[place.kind])
     for step in changes:
-        table = step.table
-        library = _library(table.family)
-        before: object
-        after: object
-        if table.role is Role.ABSOLUTE and transfer.from_size and transfer.to_size:
-            keys = _IMAGE.get(library, _IMAGE["the model's code"])
-            before, after = as_pixels(transfer.from_size), as_pixels(transfer.to_size)
-        elif table.role is Role.SEQUENCE:
-            keys = _TEXT.get(library, _TEXT["the model's code"])
-            before, after = table.grid.cells, step.target.cells
-        else:
-            continue
-        if (library, table.role) not in seen:
-            seen.add((library, table.role))
-            for file, key in keys:
-                yield ConfigAdvice(library, file, key, before, after)
+        if step.table.role is Role.SEQUENCE:
+            library = _library(step.table.family)
+            for place, reserved in lengths_without_config(library, step.table.family.name):
+                extra = step.table.prefix + step.table.suffix if reserved else 0
+                before, after = step.table.grid.cells + extra, step.target.cells + extra
+                yield ConfigAdvice(library, place.file, place.key, before, after)
+
+
+_SIZED = OF_IMAGES - {Role.REFERENCE, Role.INDEX}
+
+
+def _image_values(
+    transfer: Transfer, steps: Sequence[Step]
+) -> Mapping[KeyKind, tuple[object, object]]:
+    """Return the values before and after, by what they count."""
+    values: dict[KeyKind, tuple[object, object]] = {}
+    old, new = transfer.old_size, transfer.to_size
+    if new is not None:
+        values[KeyKind.SIZE] = None if old is None else as_pixels(old), as_pixels(new)
+    for step in steps:
+        if step.table.patch is not None and transfer.cell is not None and step.table.kernel:
+            patches = as_pixels(step.table.patch), as_pixels(transfer.cell)
+            values.setdefault(KeyKind.PATCH, patches)
+    if transfer.from_window is not None and transfer.to_window is not None:
+        windows = transfer.from_window, transfer.to_window
+        before, after = (as_pixels(Size(w.height, w.width)) for w in windows)
+        values[KeyKind.WINDOW] = before, after
+    return values
 
 
 def _library(family: Family) -> str:

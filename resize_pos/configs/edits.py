@@ -48,6 +48,9 @@ def complete(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
     config = documents.get("config.json", {})
     if transfer.to_grid is None and transfer.asked is not None:
         transfer = _sized_by_processor(documents, transfer)
+        if transfer.to_grid is None and transfer.free and pooling_of(config) is not None:
+            # The image size in the config of a language model may be a limit.
+            transfer = replace(transfer, to_size=None)
     found = [(item.path, as_size(item.value)) for item in _found(documents, {KeyKind.SIZE})]
     if transfer.from_size is None and transfer.to_size is not None:
         transfer = replace(transfer, from_size=next((s for _, s in found if s), None))
@@ -58,7 +61,8 @@ def complete(documents: Mapping[str, Document], transfer: Transfer) -> Transfer:
     old, new, size = transfer.from_grid, transfer.to_grid, transfer.to_size
     if old is None or new is None or size is None or not config or not transfer.counts:
         return transfer
-    require_runnable(config, new, Size(size.height // new.height, size.width // new.width))
+    cell = transfer.cell or Size(size.height // new.height, size.width // new.width)
+    require_runnable(config, new, cell)
     pooling = pooling_of(config)
     if pooling is not None and pooling[0].tokens is Tokens.FIXED:
         return replace(transfer, counts=False)
@@ -156,7 +160,8 @@ def _size_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterat
         of_file = [item for item in found if item.place.file == file]
         yield from _edits_of_file(of_file, transfer, documents[file])
     document = documents.get("config.json", {})
-    if document and library_of("config.json", document) is Library.TIMM:
+    timm = bool(document) and library_of("config.json", document) is Library.TIMM
+    if timm and not transfer.free:  # a ResNet takes no img_size
         yield from _missing_timm(document, as_pixels(transfer.to_size), transfer.to_size)
 
 

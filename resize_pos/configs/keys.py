@@ -30,6 +30,7 @@ class KeyKind(StrEnum):
     MULTIPLES = "multiples"  # a list of sizes, each a multiple of the image size
     SIDES = "sides"  # pixels per side, one number per tower
     WINDOW = "window"  # cells of an attention window, per side
+    PATCH = "patch"  # pixels of a patch, per side
     LENGTH = "length"  # positions of a text, with or without reserved rows
 
 

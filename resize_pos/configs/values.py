@@ -11,9 +11,10 @@ from resize_pos.configs.keys import CONFIG_FILES, PLACES, KeyKind
 from resize_pos.configs.read import as_size
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.geometry import Grid, Size, Tiling, size_of
+from resize_pos.core.request import Request
 from resize_pos.families.family import Role
-from resize_pos.families.tables import Action, Located, PositionTable, Step
+from resize_pos.families.tables import OF_IMAGES, Action, Located, PositionTable, Step
 
 _TEXT_FILES = {place.file for place in PLACES if place.kind is KeyKind.LENGTH}
 _IMAGE_FILES = {place.file for place in PLACES if place.kind is not KeyKind.LENGTH}
@@ -54,18 +55,19 @@ class Transfer:
     tokens: tuple[int, int] | None = None  # image tokens before and after, if known
     tables: bool = True  # whether a table of the weights has this grid
     counts: bool = True  # whether image tokens follow this tower's grid
+    cell: Size | None = None  # pixels from one patch to the next, after the conversion
+    free: bool = False  # no table depends on the image, so only configs state its size
 
     @classmethod
-    def of(
-        cls, steps: Sequence[Step], *, images_too: bool = True, asked: Size | None = None
-    ) -> Transfer:
+    def of(cls, steps: Sequence[Step], request: Request) -> Transfer:
         """Read the changes from the steps of a plan: the first image table, and every text table.
 
-        Without `images_too`, the request does not change images, and image configs are ignored.
-        The requested size `asked` is used if the tables do not determine the size. With overlapping
-        patches or rounding, several sizes have the same grid. Tables of offsets along one axis or
-        inside a window have no image grid.
+        If the request does not change images, image configs are ignored. The requested size is
+        used if the tables do not determine the size. With overlapping patches or rounding, several
+        sizes have the same grid. Tables of offsets along one axis or inside a window have no image
+        grid. If no table depends on the image at all, only the configs state its size.
         """
+        asked, images_too = request.to_size, request.to_image or request.to_patch is not None
         lengths: dict[int, int] = {}
         images = []
         windows = _windows(steps)
@@ -80,21 +82,25 @@ class Transfer:
                 lengths.setdefault(before, after)
         moved = [step for step in images if step.action is not Action.KEEP] or images
         if not moved or not images_too:
+            pixels = asked if request.to_image else None
             reaches = [step.table.reach for step in steps if step.table.reach is not None]
-            wanted = asked if images_too and reaches else None
+            free = not any(step.table.role in OF_IMAGES for step in steps)
+            wanted = pixels if reaches or free else None
             source = next((reach.image for reach in reaches if wanted), None)
-            pixels = asked if images_too else None
-            return cls(source, wanted, None, None, lengths, *windows, asked=pixels)
+            return cls(source, wanted, None, None, lengths, *windows, asked=pixels, free=free)
         table, target = moved[0].table, moved[0].target
         tiling = table.tiling
+        cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
         return cls(
             None if tiling is None else tiling.pixels(table.grid),
-            None if tiling is None else _size_of(table, tiling, target, asked),
+            None if cut is None else _size_of(table, cut, target, asked or table.stated),
             table.grid,
             target,
             lengths,
             *windows,
             asked=asked,
+            stated=table.stated,
+            cell=None if cut is None else cut.step,
         )
 
     @property
@@ -114,10 +120,8 @@ class Transfer:
 
 
 def _size_of(table: PositionTable, tiling: Tiling, target: Grid, asked: Size | None) -> Size:
-    if asked is None:
-        return tiling.pixels(target)
-    overlap = tiling.window is not None and tiling.grid(asked) == target
-    return asked if overlap or table.role in _TIED else tiling.pixels(target)
+    tied = asked is not None and table.role in _TIED
+    return asked if asked is not None and tied else size_of(tiling, target, asked)
 
 
 def _of_image(step: Step) -> bool:

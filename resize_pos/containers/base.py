@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from resize_pos.containers.io.link_or_copy import link_or_copy
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.notes import Note
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -152,6 +154,18 @@ class Container:
         """The files that are not copied to a converted folder."""
         return ()
 
+    output_tag = ""  # added to the default name of an output that is another kind of file
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What a user should know about the file that is written."""
+        return ()
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Numbers stored beside the tensors that may state a size or a length, by name."""
+        return {}
+
     @property
     def conversion(self) -> Conversion | None:
         """What a change of the file format did, for the report."""
@@ -160,6 +174,15 @@ class Container:
     def exported(self) -> Exported | None:
         """Return what can be written in another format; None: no other format is supported."""
         return None
+
+    def selected(self, entry: str) -> Exported | None:
+        """Return the tensors of one entry, without its name, for a new file; None: as above."""
+        whole = self.exported()
+        if whole is None:
+            return None
+        inside = {n: own for n, own in whole.names.items() if own.startswith(f"{entry}.")}
+        names = {own.removeprefix(f"{entry}."): own for own in inside.values()}
+        return replace(whole, names=names, aliases={}, wrapper=entry)
 
     def without(self, entries: Collection[str]) -> Container:
         """Return the same checkpoint without these entries of its optimizers' states."""

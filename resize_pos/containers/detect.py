@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.io.source_file import SourceFile
-from resize_pos.core.errors import ContainerError
+from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ FORMATS: tuple[Format, ...] = (
         "torch",
         _is_torch_zip,
         "torch.archive:open_archive",
-        (".bin", ".pt", ".pth", ".ckpt"),
+        (".bin", ".pt", ".pth", ".ckpt", ".pth.tar"),
         "torch.new_checkpoint",
     ),
     Format("torch", _is_torch_legacy, "torch.legacy_stream:TorchLegacy.open"),
@@ -161,6 +161,7 @@ _DEFAULT = next(row for row in FORMATS if row.name == "safetensors")
 
 WEIGHT_SUFFIXES = tuple(suffix for row in FORMATS for suffix in row.suffixes)
 SAFETENSORS_SUFFIX = _DEFAULT.suffixes[0]
+_USUAL = {"safetensors": SAFETENSORS_SUFFIX, "torch": ".pth", "numpy": ".npz"}
 
 
 def open_container(path: Path) -> Container:
@@ -171,10 +172,59 @@ def open_container(path: Path) -> Container:
     return found
 
 
+# Suffixes of formats that are not written. A file of that name would be taken for one.
+_FOREIGN = {
+    ".onnx": "ONNX",
+    ".h5": "HDF5",
+    ".hdf5": "HDF5",
+    ".keras": "Keras",
+    ".msgpack": "Flax msgpack",
+    ".gguf": "GGUF",
+    ".ggml": "GGML",
+    ".tflite": "TFLite",
+    ".pb": "TensorFlow",
+    ".engine": "TensorRT",
+    ".mlmodel": "Core ML",
+    ".mlpackage": "Core ML",
+    ".ot": "rust-bert",
+    ".npy": "numpy array",
+    ".zip": "zip",
+    ".tar": "tar",
+    ".gz": "gzip",
+    ".json": "JSON",
+}
+
+
 def format_of(output: Path) -> Format | None:
-    """Return the format that the suffix of an output names."""
+    """Return the format that the suffix of an output names; refuse one that is not written."""
+    name = output.name.lower()
+    row = next((row for row in FORMATS if name.endswith(row.suffixes)), None)
     suffix = output.suffix.lower()
-    return next((row for row in FORMATS if suffix in row.suffixes), None)
+    if row is None and suffix in _FOREIGN:
+        raise OutputError(
+            f"{output}: {suffix} names a file format ({_FOREIGN[suffix]}) that resize-pos does not "
+            "write.",
+            hint=f"name it *{SAFETENSORS_SUFFIX} or *{_USUAL['torch']}.",
+        )
+    return row
+
+
+def split_suffix(path: Path) -> tuple[str, str]:
+    """Split a file name into stem and suffix; `.pth.tar` is one suffix."""
+    known = [suffix for suffix in WEIGHT_SUFFIXES if path.name.lower().endswith(suffix)]
+    length = max(map(len, known), default=len(path.suffix))
+    return path.name[: len(path.name) - length], path.name[len(path.name) - length :]
+
+
+def suffix_by_content(path: Path) -> str:
+    """Return a file's suffix; if it names another format than the file has, the right one."""
+    suffix = split_suffix(path)[1]
+    named = next((row for row in FORMATS if suffix.lower() in row.suffixes), None)
+    candidate = Candidate.of(path)
+    found = next((row for row in FORMATS if row.recognised(candidate)), None)
+    if named is None or found is None or found.name in (named.name, "sharded"):
+        return suffix
+    return _USUAL.get(found.name, suffix)
 
 
 def imported(place: str) -> Any:

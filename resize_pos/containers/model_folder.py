@@ -221,7 +221,7 @@ def _open_weights(folder: Path, files: list[str]) -> Iterator[Container]:
     singles = []
     for name in top:
         path = folder / name
-        if name in sharded or path.suffix not in WEIGHT_SUFFIXES or _is_training(name):
+        if name in sharded or not name.endswith(WEIGHT_SUFFIXES) or _is_training(name):
             continue
         require_no_pointer(path)
         try:

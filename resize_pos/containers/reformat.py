@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.arrays import stored_bytes
 from resize_pos.containers.base import Container, Copied
-from resize_pos.containers.detect import SAFETENSORS_SUFFIX, format_of, imported
+from resize_pos.containers.detect import FORMATS, SAFETENSORS_SUFFIX, format_of, imported
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import PAGE, CopyRange, NewBytes
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.notes import Note
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Converted(Container):
         return self.inner.metadata
 
     @property
+    def notes(self) -> tuple[Note, ...]:
+        """What a user should know about the file that is written."""
+        return self.inner.notes
+
+    @property
     def conversion(self) -> Conversion:
         """What the change of the file format does."""
         return self.done
@@ -124,19 +130,27 @@ class Converted(Container):
         }
 
 
-def converted(container: Container, output: Path | None, *, drop_extras: bool) -> Container:
-    """View a container as the format of the output's suffix, if it differs from the source's."""
-    wanted = format_of(output) if output is not None else None
-    own = container.exported() if wanted is not None else None
-    if wanted is None or own is None or wanted.name == own.format:
+def converted(
+    container: Container, output: Path | None, *, drop_extras: bool, select: str | None = None
+) -> Container:
+    """View a container as the format of the output's suffix, if it differs from the source's.
+
+    With `select`, only the tensors of this entry are written, to a new file of either format.
+    """
+    wanted = format_of(output) if output is not None and not container.is_folder else None
+    own = _exported(container, select) if select or wanted is not None else None
+    if own is None or (wanted is not None and wanted.name == own.format and select is None):
         return container
+    if wanted is None:
+        wanted = next(row for row in FORMATS if row.name == own.format and row.suffixes)
     try:
         if wanted.writer is None or (own.format, wanted.name) in _NOT_OFFERED:
             raise ContainerError(
                 f"a {own.format} file is not converted to a {wanted.name} one.",
                 f"Name the output *{container.path.suffix} or *{SAFETENSORS_SUFFIX}.",
             )
-        _require_leave(own, wanted.name, drop_extras=drop_extras)
+        if select is None:
+            _require_leave(own, wanted.name, drop_extras=drop_extras)
         tensors = {
             name: TensorInfo(name, container.tensors[inner].shape, container.tensors[inner].dtype)
             for name, inner in own.names.items()
@@ -144,8 +158,34 @@ def converted(container: Container, output: Path | None, *, drop_extras: bool) -
         imported(f"{wanted.writer}:require_dtypes")(tensors.values())
     except ContainerError as fact:
         raise ContainerError(f"{container.path.name}: {fact.message}", fact.hint) from None
-    done = Conversion(wanted.name, own.extras, own.aliases, own.wrapper)
+    left = own.extras if select is None else _others(container, select)
+    done = Conversion(wanted.name, left, own.aliases, own.wrapper)
     return Converted(container, tensors, done, own.source, own.names, wanted.writer)
+
+
+def _exported(container: Container, select: str | None) -> Exported | None:
+    if select is None:
+        return container.exported()
+    own = container.selected(select)
+    if own is not None and own.names:
+        return own
+    raise ContainerError(
+        f"{container.path.name}: --select {select}: it has no tensors below this name.",
+        hint=f"its entries are {', '.join(_entries(container)[:_MOST_LISTED])}.",
+    )
+
+
+def _entries(container: Container) -> list[str]:
+    """Return the first part of the name of every tensor."""
+    return list(dict.fromkeys(name.partition(".")[0] for name in container.tensors))
+
+
+def _others(container: Container, select: str) -> tuple[str, ...]:
+    """Return the other entries of a checkpoint: further copies, optimizers, settings."""
+    own = container.exported()
+    names = [*_entries(container), *(own.extras if own is not None else ())]
+    others = (name.partition(".")[0] for name in names)
+    return tuple(dict.fromkeys(o for o in others if o != select.partition(".")[0]))
 
 
 def _require_leave(own: Exported, wanted: str, *, drop_extras: bool) -> None:

@@ -44,7 +44,7 @@ def source_name(given: Path) -> str:
 
 def require_other_place(source: Path, output: Path, *, folder: bool) -> None:
     """Refuse a target that is the source, lies inside it, or contains it."""
-    if folder and output.suffix in WEIGHT_SUFFIXES:
+    if folder and output.name.endswith(WEIGHT_SUFFIXES):
         raise OutputError(
             f"{output}: is the name of a file, but the output is a folder.",
             hint="name a folder with -o, or convert the weight file alone.",

@@ -5,6 +5,7 @@ The order is depth, height, width. A depth of 0 means that there is none: an ima
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from resize_pos.core.errors import GeometryError, UsageError
@@ -108,6 +109,24 @@ class Tiling:
             raise GeometryError(f"{size} px is smaller than one patch of {self.window}.")
         return Grid(height, width)
 
+    def whole_patches(self, size: Size) -> Grid:
+        """Cut an image and drop a remainder that is smaller than a patch, as a convolution does."""
+        if self.window is not None:
+            return self.grid(size)
+        grid = Grid(size.height // self.step.height, size.width // self.step.width)
+        if grid.height < 1 or grid.width < 1:
+            raise GeometryError(f"{size} px is smaller than one patch of {self.step}.")
+        return grid
+
+    def divides(self, size: Size) -> bool:
+        """Whether patches that do not overlap cover the image without a remainder."""
+        return not (self.window or size.height % self.step.height or size.width % self.step.width)
+
+    def nearest(self, size: Size) -> str:
+        """Name the nearest sizes without a remainder."""
+        below, above = _nearest(size, self.step)
+        return f"{above} px" if below is None else f"{below} px or {above} px"
+
     def pixels(self, grid: Grid) -> Size:
         """Return the smallest image that has this grid."""
         whole = grid.pixels(self.step)
@@ -120,6 +139,18 @@ class Tiling:
 
     def __str__(self) -> str:
         return str(self.step) if self.window is None else f"{self.window}, step {self.step}"
+
+
+def size_of(tiling: Tiling, grid: Grid, asked: Size | None) -> Size:
+    """Return the image size of a grid: the one asked for, if it has this grid, else the pixels.
+
+    With overlapping patches or a remainder, several sizes have the same grid.
+    """
+    if asked is not None:
+        with contextlib.suppress(GeometryError):
+            if tiling.whole_patches(asked) == grid:
+                return Size(asked.height, asked.width)
+    return tiling.pixels(grid)
 
 
 def _nearest(size: Size, patch: Size) -> tuple[Size | None, Size]:

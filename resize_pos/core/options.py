@@ -276,6 +276,12 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "N",
     ),
     Option(
+        "floor",
+        Kind.FLAG,
+        _TARGET,
+        "Accept a size that is no multiple of the patch size; the rest is dropped.",
+    ),
+    Option(
         "tower",
         Kind.TEXT,
         _TARGET,
@@ -333,6 +339,13 @@ JOB_OPTIONS: tuple[Option, ...] = (
         Kind.FLAG,
         _RUN,
         "Leave out what the output's format cannot hold (-o NAME.safetensors).",
+    ),
+    Option(
+        "select",
+        Kind.TEXT,
+        _RUN,
+        "Write only this entry of a training checkpoint, such as model_ema.",
+        "NAME",
     ),
     Option(
         "durable",

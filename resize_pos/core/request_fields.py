@@ -46,6 +46,7 @@ class RequestFields:
     sincos: SinCosMode | None = None
     to_patch: Size | None = None
     to_frames: int | None = None
+    floor: bool = False
     tower: str | None = None
     to_rows: int | None = None
     reference_grids: str = "keep"
@@ -82,6 +83,7 @@ class Options(TypedDict, total=False):
     sincos: str | None
     to_patch: SizeLike | None
     to_frames: int | None
+    floor: bool | None
     tower: str | None
     to_rows: int | None
     reference_grids: str | None
@@ -102,5 +104,6 @@ class ResizeOptions(Options, total=False):
     edit_configs: bool | None
     link: bool | None
     drop_extras: bool | None
+    select: str | None
     durable: bool | None
     dry_run: bool | None

@@ -36,6 +36,7 @@ class PositionTable:
     frames: int = 1  # grids in the table, one per frame or tube of frames
     tube: int = 1  # frames per cell
     kernel: str | None = None  # the patch embedding that gave the patch size
+    stated: Size | None = None  # the image size that a flag or a config states for this grid
 
     @property
     def name(self) -> str:
@@ -54,11 +55,11 @@ class PositionTable:
 
     @property
     def pixels(self) -> Size | None:
-        """The size of the image that its grid covers, if it can be determined."""
+        """The size of its image, if it can be determined: as stated, or the pixels of its grid."""
         tells = self.role not in (Role.REFERENCE, Role.KERNEL) and not self.family.scaled
         if self.tiling is None or not tells or not {"h", "w"} <= self.layout.axes:
             return None
-        return self.tiling.pixels(self.grid)
+        return self.stated or self.tiling.pixels(self.grid)
 
     @property
     def length(self) -> int:
@@ -66,13 +67,13 @@ class PositionTable:
         return self.grid.cells
 
 
-_OF_IMAGES = {Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
+OF_IMAGES = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX})
 
 
 def is_all_text(roles: Iterable[Role]) -> bool:
     """Whether tables of these roles belong to texts only, and none to an image."""
     present = set(roles)
-    return Role.SEQUENCE in present and not present & _OF_IMAGES
+    return Role.SEQUENCE in present and not present & OF_IMAGES
 
 
 class Action(StrEnum):
@@ -176,12 +177,13 @@ class Located:
     near_misses: tuple[NearMiss, ...]
     left_alone: tuple[LeftAlone, ...] = ()
     pictured: bool = False  # a config states an image size, with or without tables
+    many: bool = False  # the request is for many files: its sizes are pixels in each of them
     others: Mapping[str, TensorInfo] = field(default_factory=dict)  # every tensor of the file
 
     @property
     def all_text(self) -> bool:
         """Whether every table is 1-D, so that sizes in a request mean lengths."""
-        if self.pictured:
+        if self.pictured or self.many:
             return False
         families = [table.family for table in self.tables]
         families += [entry.family for entry in self.unsettled]

@@ -53,7 +53,6 @@ class Suspect:
 def require_whole(located: Located, steps: Sequence[Step], request: Request) -> None:
     """Refuse to convert a part of a model: stop at the first tensor that nothing explains."""
     _require_references(steps)
-    _require_masks(located, steps)
     found = suspects(located, steps, request)
     if not found:
         return
@@ -91,29 +90,6 @@ def _require_references(steps: Sequence[Step]) -> None:
                 raise TableError(
                     f"{step.name} would stay at {grid}, while {other}, of the same grid, changes.",
                     hint="pass --reference-grids resize to change both.",
-                )
-
-
-_BLOCK_OF_MASK = re.compile(r"(.*\.)(\d+)\.attn_mask")
-
-
-def _require_masks(located: Located, steps: Sequence[Step]) -> None:
-    """Refuse where the library stores a mask at the new size for a block that has none now."""
-    masks = [s for s in steps if s.name.endswith(".attn_mask") and s.action is Action.REGENERATE]
-    numbers = {found[2] for step in masks if (found := _BLOCK_OF_MASK.fullmatch(step.name))}
-    if not any(step.target.cells > step.table.grid.cells for step in masks):
-        return
-    for step in steps:
-        block, tail, _ = step.name.partition(".attn.relative_position_bias_table")
-        kept = tail and step.action is Action.KEEP
-        if kept and block.rpartition(".")[2] in numbers:
-            mask = f"{block}.attn_mask"
-            if mask not in located.others:
-                raise TableError(
-                    f"at the new size the model stores {mask}, which this file has not: there its "
-                    "window was the whole image, and now it is not.",
-                    hint="remove the attn_mask buffers from the file first, and load it with "
-                    "strict=False; Swin's own loader builds them anew.",
                 )
 
 

@@ -58,7 +58,8 @@ def locate_tables(around: Surroundings) -> Located:
             reason = "; ".join(objections) or "no family knows this name"
             near_misses.append(NearMiss(tensor, reason))
     pictured = bool(around.configs)  # ALIGN: a text table, and images for a convolution
-    if not pictured and is_all_text(role for role, found in matches.items() if found):
+    roles = [role for role, found in matches.items() if found]
+    if not (pictured or around.many) and is_all_text(roles):
         around = replace(around, request=as_lengths(around.request))
     tables: dict[str, PositionTable] = {}
     unsettled: list[Unsettled] = []
@@ -83,6 +84,7 @@ def locate_tables(around: Surroundings) -> Located:
         tuple(near_misses),
         tuple(left_alone),
         pictured,
+        around.many,
         {n: info for n, info in around.tensors.items() if not n.startswith(around.states)}
         if around.states
         else around.tensors,

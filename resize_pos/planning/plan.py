@@ -6,14 +6,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from resize_pos.configs.read import NO_CONFIG
 from resize_pos.configs.values import ConfigEdit, Transfer
 from resize_pos.core.errors import GeometryError, TableError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.geometry import Grid, Size, Tiling, size_of
 from resize_pos.core.json_edit import Document
+from resize_pos.core.notes import Note
 from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.core.tensors import DTYPES, TensorInfo
@@ -30,10 +30,11 @@ from resize_pos.families.tables import (
 )
 from resize_pos.families.windows import Follows
 from resize_pos.planning.census import require_whole
+from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.sequence import require_lengths
 
-_IMAGE = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
+IMAGE_ROLES = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
 _GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE, Role.KERNEL})
 _BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # changed only by their own flags
 
@@ -49,6 +50,7 @@ class Plan:
     near_misses: tuple[NearMiss, ...]
     config_edits: tuple[ConfigEdit, ...] = ()
     left_alone: tuple[LeftAlone, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def depends(self) -> bool:
@@ -70,24 +72,36 @@ class Plan:
 
 
 def make_plan(
-    located: Located, request: Request, documents: Mapping[str, Document] | None = None
+    located: Located,
+    request: Request,
+    documents: Mapping[str, Document] | None = None,
+    *,
+    needs_target: bool = True,
 ) -> Plan:
     """Decide what happens to every table. Refuse if only a part of the model could be converted.
 
-    `documents` are the config files of the weights. Edits to them are part of the plan.
+    `documents` are the config files of the weights. Edits to them are part of the plan. A request
+    without a target is refused, unless the run does something else, such as changing the format.
     """
+    stated = request
     if located.all_text:
         request = as_lengths(request)
-    if not _asked(request):
-        raise UsageError("no target is given.", hint="pass --to SIZE, for example --to 384.")
+    if not _asked(request) and needs_target:
+        raise UsageError(
+            "no target is given.",
+            hint="pass --to SIZE, for example --to 384; to change only the file format, name the "
+            "output, for example -o NAME.safetensors.",
+        )
     asked = _asked(request)
-    blocking = asked | _IMAGE if asked & _IMAGE else asked
+    blocking = asked | IMAGE_ROLES if asked & IMAGE_ROLES else asked
     for unsettled in located.unsettled:
         if unsettled.family.role in blocking:
             raise unsettled.error
-    if asked & _IMAGE and not any(t.role in _IMAGE | _BY_THEMSELVES for t in located.tables):
+    of_images = IMAGE_ROLES | _BY_THEMSELVES
+    if asked & IMAGE_ROLES and not any(t.role in of_images for t in located.tables):
         named = request.pattern is not None or request.family is not None
-        text_tables = not located.pictured and any(t.role is Role.SEQUENCE for t in located.tables)
+        has_text = any(t.role is Role.SEQUENCE for t in located.tables)
+        text_tables = has_text and not (located.pictured or located.many)
         if named or located.near_misses or text_tables:
             raise _nothing_found(located, request)
     _require_tower(located, request)
@@ -96,7 +110,8 @@ def make_plan(
     _require_patches(located, request)
     if asked == {Role.SEQUENCE} and located.near_misses and not located.tables:
         raise _nothing_found(located, request)
-    require_lengths(located.tables, located.unsettled, request)
+    images_too = located.many and request.to_image
+    require_lengths(located.tables, located.unsettled, request, images_too=images_too)
     planned: dict[str, Step] = {}
     for role, rule in RULES.items():
         of_role = [table for table in located.tables if table.role is role]
@@ -117,7 +132,7 @@ def make_plan(
             _require_floating(step.table)
     _require_one_grid(steps, request)
     _require_one_size(steps, request)
-    if asked & _IMAGE:
+    if asked & IMAGE_ROLES:
         require_whole(located, steps, request)
     from_size, to_size = _sizes(steps, request)
     if request.attention_scale:
@@ -129,7 +144,7 @@ def make_plan(
     if documents:
         from resize_pos.configs.edits import plan_config_edits  # only with configs
 
-        transfer = Transfer.of(steps, images_too=request.to_image, asked=request.to_size)
+        transfer = Transfer.of(steps, request)
         edits = plan_config_edits(documents, transfer)
     return Plan(
         request,
@@ -139,33 +154,15 @@ def make_plan(
         located.near_misses,
         edits,
         located.left_alone,
+        tuple(plan_notes(located, steps, stated)),
     )
-
-
-def default_output(source: Path, plan: Plan, *, folder: bool = False) -> Path:
-    """Return `NAME-384.suffix` beside the source, or a name with the grid if pixels are unknown."""
-    request = plan.request
-    size, grid, window = request.to_size or plan.to_size, request.to_grid, request.to_window
-    tags = []
-    if request.to_image:
-        by_grid = f"grid{grid.height}x{grid.width}" if grid is not None else ""
-        tags.append(by_grid if size is None else str(size))
-    if window is not None:
-        tags.append(f"window{Size(window.height, window.width)}")
-    more = {"patch": request.to_patch, "frames": request.to_frames, "rows": request.to_rows}
-    tags += [f"{word}{value}" for word, value in more.items() if value is not None]
-    if request.to_length is not None:
-        mixed = any(step.table.role in _IMAGE for step in plan.steps)
-        tags.append(f"length{request.to_length}" if mixed else str(request.to_length))
-    name = source.name if folder else source.stem
-    return source.with_name("-".join([name, *tags]) + ("" if folder else source.suffix))
 
 
 def _asked(request: Request) -> frozenset[Role]:
     """Return the roles that a request is about. Derived buffers always follow their table."""
     roles: set[Role] = {Role.SEQUENCE} if request.to_length is not None else set()
     if request.to_image:
-        roles |= {*_IMAGE, Role.DERIVED}
+        roles |= {*IMAGE_ROLES, Role.DERIVED}
     if request.to_window is not None:
         roles |= {Role.RELATIVE, Role.DISTANCE, Role.DERIVED}
     if request.to_patch is not None or request.to_frames is not None:
@@ -229,7 +226,8 @@ def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size
             continue
         if tiling is not None and table.follows is None and {"h", "w"} <= table.layout.axes:
             cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
-            return tiling.pixels(table.grid), cut.pixels(step.target)
+            old = table.stated or tiling.pixels(table.grid)
+            return old, size_of(cut, step.target, request.to_size or table.stated)
     return None, None
 
 
@@ -260,7 +258,7 @@ def _require_patches(located: Located, request: Request) -> None:
     for table in located.tables:
         rule = table.family.windows
         tied = rule is not None and rule.follows in (Follows.IMAGE, Follows.GLOBAL)
-        if request.to_patch is not None and tied and table.role in _IMAGE:
+        if request.to_patch is not None and tied and table.role in IMAGE_ROLES:
             raise TableError(
                 f"--to-patch {request.to_patch}: {table.name} is a relative table that follows "
                 "the image, and such tables are only transferred at their own patch size."
@@ -281,21 +279,28 @@ def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document])
 
 def _require_one_size(steps: Sequence[Step], request: Request) -> None:
     """Refuse a single target size for towers whose images have different sizes."""
-    sizes: dict[Size, str] = {}
+    sizes: dict[str, tuple[Size, Tiling, Grid]] = {}
     for step in steps:
         table, tiling = step.table, step.table.tiling
         on_its_own = table.role is Role.ABSOLUTE and table.follows is None
         if _of_another_tower(table, request):
             continue
         if on_its_own and tiling is not None and {"h", "w"} <= table.layout.axes:
-            sizes.setdefault(tiling.pixels(table.grid), table.name)
+            size = table.stated or tiling.pixels(table.grid)
+            # 384 px are 27 patches of 14, which cover 378 px, or 24 patches of 16.
+            same = any(
+                size_of(tiling, table.grid, other) == other or size_of(cut, grid, size) == size
+                for other, cut, grid in sizes.values()
+            )
+            if not same:
+                sizes[table.name] = size, tiling, table.grid
     if request.to_size is not None and len(sizes) > 1:
-        shown = ", ".join(f"{name} {size} px" for size, name in sizes.items())
+        shown = ", ".join(f"{name} {size} px" for name, (size, _, _) in sizes.items())
         raise GeometryError(
             f"--to {request.to_size}: the towers in this file see images of different sizes "
             f"({shown}).",
             hint="choose one by a part of its tables' names, for example --tower "
-            f"{_tower_of(*sizes.values())}.",
+            f"{_tower_of(*sizes)}.",
         )
 
 

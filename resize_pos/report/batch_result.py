@@ -22,7 +22,8 @@ class JobStatus(StrEnum):
 
     PLANNED = "planned"  # a dry run
     RESIZED = "resized"
-    UNCHANGED = "unchanged"  # it was already at the target size
+    UNCHANGED = "unchanged"  # already at the target size, or a text model and no length was given
+    CONVERTED = "converted"  # only the file format changed
     CURRENT = "current"  # an earlier run made the target, and it is up to date
     FAILED = "failed"
 
@@ -71,6 +72,12 @@ class JobResult:
             return (self.failure.error,)
         bad = (check.detail for check in self.judgement.checks if check.level is not Level.OK)
         return tuple(dict.fromkeys(bad))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user should know and what is no warning."""
+        notes = () if self.report is None else self.report.notes
+        return tuple(note.text for note in notes if not note.warning)
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code that this job alone would have."""

@@ -53,6 +53,7 @@ def report_document(report: Report) -> dict[str, Any]:
         },
         "left_out": [{"name": entry.name, "reason": entry.reason} for entry in report.left_out],
         "conversion": _conversion(report.conversion),
+        "notes": [{"text": note.text, "warning": note.warning} for note in report.notes],
         "config_edits": [
             {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
             for edit in report.plan.config_edits

@@ -134,7 +134,7 @@ def resize_page(report: Report, command: str | None = None) -> Page:
         title=_title(report),
         verdict=verdict,
         headline=_HEADLINES[verdict] if judged else _headline_without_checks(report),
-        reasons=reasons_in_words(groups),
+        reasons=(*report.warnings, *reasons_in_words(groups)),
         heading="The plan" if report.status is Status.PLANNED else "What was done",
         plan=plan_rows(groups),
         notes=tuple(_notes(report, groups)),
@@ -152,6 +152,8 @@ def _headline_without_checks(report: Report) -> str:
         return "Done. There was nothing in it that the weights alone could judge."
     if report.status is Status.PLANNED:
         return _HEADLINES[PLANNED]
+    if report.status is Status.CONVERTED:
+        return "Converted to another file; no table has changed."
     if all(table.step.table.family.kept for table in report.tables):
         return "Nothing to do: no table of the checkpoint holds a size."
     return _HEADLINES[UNCHANGED]
@@ -262,6 +264,9 @@ def _notes(report: Report, groups: Sequence[Group[Table]]) -> Iterable[str]:
         left = [*report.conversion.dropped, *report.conversion.aliases]
         if left:
             yield f"Left out, because that format cannot store it: {', '.join(left)}."
+    for note in report.notes:
+        if not note.warning:  # a warning is among the reasons
+            yield note.text[:1].upper() + note.text[1:]
     for entry in report.left_out:
         yield f"{entry.name} is left out: {entry.reason}"
     if copied.linked:

@@ -12,6 +12,7 @@ from resize_pos.configs.advice import ConfigAdvice
 from resize_pos.containers.base import Copied
 from resize_pos.containers.reformat import Conversion
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.notes import Note
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Step
 from resize_pos.planning.plan import Plan
@@ -36,6 +37,7 @@ class Status(StrEnum):
     PLANNED = "planned"
     RESIZED = "resized"
     UNCHANGED = "unchanged"
+    CONVERTED = "converted"  # written in another format, or one of several copies; same tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,20 @@ class Report:
     conversion: Conversion | None = None  # set: the output is of another file format
 
     @property
+    def notes(self) -> tuple[Note, ...]:
+        """What the user should know besides the tables."""
+        return self.plan.notes
+
+    @property
+    def warnings(self) -> tuple[Check, ...]:
+        """The notes that make the verdict `warn`."""
+        return tuple(Check("note", Level.WARN, n.text) for n in self.notes if n.warning)
+
+    @property
     def checks(self) -> tuple[Check, ...]:
-        """Every check of every table."""
-        return tuple(check for table in self.tables for check in table.checks)
+        """Every warning, and every check of every table."""
+        of_tables = (check for table in self.tables for check in table.checks)
+        return (*self.warnings, *of_tables)
 
     @property
     def verdict(self) -> Level:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from resize_pos.configs.advice import advise
+from resize_pos.configs.advice import advise, advise_inside
 from resize_pos.configs.read import ConfigFile, ConfigFiles
 from resize_pos.configs.values import ConfigEdit, config_files
 from resize_pos.containers.base import Container, Copied, Promised
-from resize_pos.containers.detect import open_container
+from resize_pos.containers.detect import open_container, suffix_by_content
 from resize_pos.containers.io.atomic_output import (
+    output_error,
     require_absent,
     require_space,
     require_writable,
@@ -24,11 +26,12 @@ from resize_pos.containers.reformat import converted
 from resize_pos.containers.sources import Source, require_other_place, resolve_source
 from resize_pos.core.background import Beside, Promise
 from resize_pos.core.devices import CPU
-from resize_pos.core.errors import ContainerError, ResizePosError
+from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
 from resize_pos.planning.locate import locate_tables, require_one_geometry
-from resize_pos.planning.plan import Plan, default_output, make_plan
+from resize_pos.planning.output_name import default_output
+from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import record
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.measures.catalogue import Limit
@@ -45,6 +48,7 @@ class Job:
     source: Path
     request: Request
     output: Path | None = None  # None: beside the source, with the target size in its name
+    into_folder: bool = False  # the output is a folder for a file, which gets its default name
     force: bool = False
     dry_run: bool = False
     device: str = "cpu"
@@ -53,8 +57,10 @@ class Job:
     edit_configs: bool = True  # of a folder; otherwise they are copied unchanged
     link: bool = False  # large files that do not change become hard links, not copies
     drop_extras: bool = False  # leave out what the output's format cannot store
+    select: str | None = None  # write only the tensors of this entry of a training checkpoint
     durable: bool = False  # sync a new target to disk, too
     draw: bool = False  # also compute the pictures of the HTML page
+    many: bool = False  # one of a batch: sizes are pixels, and a text model stays as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,26 @@ class _Written:
     sha256: str | None = None
 
 
+class OutputPlace(TypedDict):
+    """Where the output of a job goes."""
+
+    output: Path | None
+    into_folder: bool
+
+
+def output_place(given: str | os.PathLike[str] | None) -> OutputPlace:
+    """Read a target as a user writes it; a slash at its end means a folder."""
+    if given is None:
+        return {"output": None, "into_folder": False}
+    text = os.fspath(given)
+    if text == "-":
+        raise UsageError(
+            "-o -: the output is checked before it gets its name, so it cannot be a stream.",
+            hint="name a file, for example -o out.safetensors.",
+        )
+    return {"output": Path(text), "into_folder": text.endswith(("/", os.sep))}
+
+
 def run(job: Job) -> Report:
     """Run a job, or only plan it. The target is written atomically."""
     started = time.perf_counter()
@@ -73,24 +99,29 @@ def run(job: Job) -> Report:
     opened = open_container(source.path)
     if not opened.tensors:
         raise ContainerError(f"{source.name}: holds no tensors that could be transferred.")
-    container = converted(opened, job.output, drop_extras=job.drop_extras)
+    job = replace(job, into_folder=_goes_into_folder(job, opened))
+    named = None if job.into_folder else job.output
+    container = converted(opened, named, drop_extras=job.drop_extras, select=job.select)
+    only_converts = container.conversion is not None
     try:
-        around = Surroundings.of(container, job.request)
+        around = Surroundings.of(container, job.request, many=job.many)
         located = locate_tables(around)
         require_one_geometry(container.copies, located)
         # The config files beside a lone weight file may belong to another model.
         own_configs = job.edit_configs and container.owns_configs
         configs = around.files.read(config_files(located), strict=True) if own_configs else {}
         documents = {name: file.document for name, file in configs.items()}
-        plan = make_plan(located, job.request, documents)
+        plan = make_plan(located, job.request, documents, needs_target=not only_converts)
         container.require_convertible([step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
     changes = bool(plan.changes or plan.config_edits)
+    if plan.changes or only_converts:
+        plan = replace(plan, notes=(*plan.notes, *container.notes))
     folder = container.is_folder
-    output = _target(job, source, plan, folder)
+    output = _target(job, source, plan, container)
     if output is not None:
         require_other_place(source.path, output, folder=folder)
     if not job.dry_run:
@@ -102,22 +133,27 @@ def run(job: Job) -> Report:
     report = Report(
         Path(job.source),
         output,
-        Status.UNCHANGED,
+        Status.CONVERTED if only_converts else Status.UNCHANGED,
         plan,
         tuple(TableReport(step) for step in plan.steps),
         Copied(len(container.tensors) - len(plan.changes), 0),
         seconds=0.0,
-        config_advice=advise(plan.steps, plan.request, around.files, edited=bool(configs)),
+        config_advice=(
+            *advise(plan.steps, plan.request, around.files, edited=bool(configs)),
+            *advise_inside(plan.steps, plan.request, container.settings),
+        ),
         left_out=container.left_out if plan.changes else (),
         copies=container.copies,
         conversion=container.conversion,
     )
     if job.dry_run:
         if output is not None:
-            require_writable(output.parent)
+            require_writable(_existing(output.parent) if job.into_folder else output.parent)
             require_absent(output, force=job.force, folder=folder)
-        report = replace(report, status=Status.PLANNED if changes else Status.UNCHANGED)
+        if changes or only_converts:
+            report = replace(report, status=Status.PLANNED)
     elif output is not None and changes:
+        _make_folder(output, job)
         edited_files = _edited(configs, plan.config_edits)
         container = container.with_configs(edited_files, link=job.link)
         done = _convert(container, plan, output, job, around)
@@ -129,6 +165,7 @@ def run(job: Job) -> Report:
             sha256=done.sha256,
         )
     elif output is not None:
+        _make_folder(output, job)
         done = _copy_whole(container.with_configs({}, link=job.link), output, job)
         report = replace(report, copied=done.copied, sha256=done.sha256)
     return replace(report, seconds=time.perf_counter() - started)
@@ -152,13 +189,37 @@ def _with_optimizers(plan: Plan, container: Container) -> Plan:
     return replace(plan, steps=plan.steps + states)
 
 
-def _target(job: Job, source: Source, plan: Plan, folder: bool) -> Path | None:
+def _goes_into_folder(job: Job, source: Container) -> bool:
+    """Return whether a file goes into a folder: `-o out/`, or one that exists."""
+    if job.output is None or source.is_folder:
+        return False
+    return job.into_folder or job.output.is_dir()
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def _make_folder(output: Path, job: Job) -> None:
+    if job.into_folder:
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(output.parent, error) from error
+
+
+def _target(job: Job, source: Source, plan: Plan, container: Container) -> Path | None:
     """Return the target path; None if nothing changes and no target was named."""
-    if job.output is not None:
+    if job.output is not None and not job.into_folder:
         return job.output
-    if not (plan.changes or plan.config_edits):
+    idle = not (plan.changes or plan.config_edits or container.conversion)
+    if job.output is None and idle:
         return None
-    return default_output(source.names, plan, folder=folder)
+    tag = job.select or (container.output_tag if plan.changes else "")
+    suffix = "" if container.is_folder else suffix_by_content(source.path)
+    named = default_output(source.names, plan, suffix, tag=tag)
+    return named if job.output is None else job.output / named.name
 
 
 def _edited(configs: Mapping[str, ConfigFile], edits: Sequence[ConfigEdit]) -> Mapping[str, str]:

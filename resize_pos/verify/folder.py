@@ -90,9 +90,12 @@ def check_folder(folder: Path, request: Request | None = None) -> FolderCheck:
 def _towers(located: Located) -> Iterator[_Tower]:
     seen = set()
     for table in located.tables:
-        if _tells_size(table) and table.pixels is not None and table.pixels not in seen:
-            seen.add(table.pixels)
-            yield _Tower(table.name, table.grid, table.pixels)
+        if not _tells_size(table) or table.pixels is None or table.tiling is None:
+            continue
+        covered = table.tiling.pixels(table.grid)  # a config may state some pixels more
+        if covered not in seen:
+            seen.add(covered)
+            yield _Tower(table.name, table.grid, covered)
 
 
 def _tells_size(table: PositionTable) -> bool:

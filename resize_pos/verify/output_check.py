@@ -12,9 +12,11 @@ from resize_pos.configs.model_types import config_models
 from resize_pos.configs.read import ConfigSize, config_sizes
 from resize_pos.containers.base import Container
 from resize_pos.core.errors import OutputError
+from resize_pos.core.geometry import Size
 from resize_pos.core.json_edit import Document
 from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, ScaleQueries, SetLength
 from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Step, stored_grid
 from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import Plan, make_plan
@@ -44,7 +46,7 @@ def check_output(
     request = plan.request
     again = replace(
         request,
-        from_size=plan.to_size if request.from_size else None,
+        from_size=_from_size(plan) if request.from_size else None,
         from_grid=None,
         from_length=request.to_length if request.from_length else None,
     )
@@ -57,6 +59,7 @@ def check_output(
         output.read,
         output.peek,
         around.models if documents is None else config_models(documents),
+        many=around.many,
     )
     after = make_plan(locate_tables(around_output), again, documents)
     if after.config_edits:
@@ -67,6 +70,18 @@ def check_output(
             f"the output would be resized again: {left[0].table.name} reads as "
             f"{left[0].table.grid}, not {left[0].target}; nothing was kept."
         )
+
+
+def _from_size(plan: Plan) -> Size | None:
+    """Return the new size; without the rest, if the patch size follows from the source's size."""
+    for step in plan.steps:
+        tiling = step.table.tiling
+        absolute = step.table.role is Role.ABSOLUTE and step.table.kernel is None
+        if tiling is None or plan.to_size is None or not absolute:
+            continue
+        if tiling.window is None and not tiling.divides(plan.to_size):
+            return tiling.pixels(step.target)
+    return plan.to_size
 
 
 def _edited_sizes(sizes: Sequence[ConfigSize], plan: Plan) -> Sequence[ConfigSize]:

@@ -9,7 +9,7 @@ from resize_pos.configs.read import ConfigSize
 from resize_pos.core.errors import ContainerError, GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
-from resize_pos.families.tables import Located
+from resize_pos.families.tables import Located, Step
 from resize_pos.planning.plan import make_plan
 
 
@@ -36,9 +36,17 @@ def fit(located: Located, request: Request) -> Fit:
         if table.pixels is not None:
             own += f" ({table.pixels} px at patch {table.tiling})"
         return Fit(False, f"does not fit {wanted}: {table.name} is {own}, not {step.target}")
-    names = ", ".join(f"{step.table.name} {step.target}" for step in plan.steps[:3])
+    names = ", ".join(f"{step.table.name} {_extent(step, request)}" for step in plan.steps[:3])
     more = f" and {len(plan.steps) - 3} more" if len(plan.steps) > 3 else ""
     return Fit(True, f"fits {wanted}: {names}{more}")
+
+
+def _extent(step: Step, request: Request) -> str:
+    """Return the grid, and whether the patch convolution drops a part of the image."""
+    size, tiling = request.to_size, step.table.tiling
+    if size is None or tiling is None or tiling.window is not None or tiling.divides(size):
+        return str(step.target)
+    return f"{step.target} ({tiling.pixels(step.target)} px; the rest is dropped)"
 
 
 def fit_config(located: Located, request: Request, stated: Sequence[ConfigSize], where: str) -> Fit:

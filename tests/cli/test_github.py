@@ -70,7 +70,7 @@ def test_a_limit_that_is_passed_is_an_error(run: Run) -> None:
 
 
 def test_what_cannot_be_done_is_an_error_with_its_hint(run: Run) -> None:
-    code, lines, summary = run("vit.safetensors", "--to", "100")
+    code, lines, summary = run("vit.safetensors", "--from", "64", "--to", "100")
     assert code == 1
     (line,) = lines
     assert line.startswith("::error file=vit.safetensors,title=resize-pos::vit.safetensors: ")

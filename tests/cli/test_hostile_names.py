@@ -119,7 +119,7 @@ COMMANDS: dict[str, list[str]] = {
         "--patch",
         "16",
         "--to",
-        "97",
+        "9",
         "--format",
         "github",
     ],

@@ -83,9 +83,31 @@ def test_stored_buffers_become_those_of_the_new_model(
         assert torch.equal(result[key], tensor), key
 
 
-def test_a_mask_that_the_library_would_not_have_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [(128, 32, "the model does not store"), (32, 96, "the model also stores")],
+)
+def test_a_mask_that_appears_or_vanishes_is_named(
+    source: int, target: int, said: str, tmp_path: Path
+) -> None:
+    """At 32 px the second stage is one window, which is not shifted: no mask is stored there."""
+    state, expected = swin_original(source, 4), swin_original(target, 4)
+    (odd,) = state.keys() ^ expected.keys()
+    path = tmp_path / "swin.safetensors"
+    save_file(state, path)
+    report = resize_checkpoint(path, to=target)
+    assert report.verdict.value == "warn"
+    (note,) = (note.text for note in report.notes if note.warning)
+    assert said in note and odd in note and "strict=False" in note
+    assert report.output is not None
+    written = load_file(report.output)
+    for name, tensor in buffers(expected).items():
+        assert name == odd or torch.equal(written[name], tensor)
+
+
+def test_a_mask_of_a_window_that_changes_and_vanishes_is_refused() -> None:
     with pytest.raises(ResizePosError, match="has no such mask") as caught:
-        resize_state_dict(swin_original(128, 4), to=32)
+        resize_state_dict(swin_original(128, 4), to=16)
     assert "remove the attn_mask buffers" in str(caught.value.hint)
 
 

@@ -12,7 +12,8 @@ from resize_pos.core.errors import ResizePosError
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.planning.locate import locate_tables
-from resize_pos.planning.plan import Plan, default_output, make_plan
+from resize_pos.planning.output_name import default_output
+from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.rules.base import Surroundings
 
 CASES = sorted((Path(__file__).parents[1] / "cases").glob("*.toml"))

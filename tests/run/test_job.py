@@ -259,5 +259,5 @@ def test_a_dry_run_plans_what_the_real_run_does(vit_file: Path) -> None:
 
 def test_an_error_names_the_file(vit_file: Path) -> None:
     with pytest.raises(ResizePosError) as caught:
-        resize_checkpoint(vit_file, to=100)
+        resize_checkpoint(vit_file, to=100, from_=64)
     assert caught.value.message.startswith("vit.safetensors: pos_embed: --to 100 px")

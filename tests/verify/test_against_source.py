@@ -156,7 +156,8 @@ def test_the_document_has_everything(folder: Path, run: Any) -> None:
         ("64", 0, "fits 64: pos_embed 4×4"),
         ("96", 1, "pos_embed is 4×4 (64 px at patch 16), not 6×6"),
         ("64x96", 1, "not 4×6"),
-        ("100", 1, "not a multiple"),
+        ("100", 1, "not 6×6"),
+        ("70", 0, "fits 70: pos_embed 4×4 (64 px; the rest is dropped)"),
     ],
 )
 def test_does_it_fit_is_answered_in_one_line(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.arrays import array_type, native, read_array
@@ -40,6 +40,11 @@ class TorchContainer(FileContainer):
     def optimizers(self) -> tuple[OptimizerState, ...]:
         """Every optimizer state dict in it."""
         return self.tree.optimizers
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Numbers of a config or of arguments that were saved with the weights."""
+        return self.tree.settings
 
     def ref(self, name: str) -> TensorRef:
         """Return where and how a tensor is stored."""
@@ -82,20 +87,28 @@ class TorchContainer(FileContainer):
         If one mapping holds all weights, its key is dropped from the names of its tensors. If one
         view of a storage has several names, only the alphabetically first is written.
         """
+        return self._export(self._weights(), self.tree.wrapper)
+
+    def selected(self, entry: str) -> Exported:
+        """Say which tensors one of several entries has, such as model or model_ema."""
+        return self._export([n for n in self._weights() if n.startswith(f"{entry}.")], entry)
+
+    def _weights(self) -> list[str]:
+        states = tuple(f"{optimizer.state}." for optimizer in self.tree.optimizers)
+        return [name for name in self.tensors if not name.startswith(states)]
+
+    def _export(self, weights: Sequence[str], wrapper: str | None) -> Exported:
         from resize_pos.containers.reformat import Exported
 
-        tree = self.tree
-        states = tuple(f"{optimizer.state}." for optimizer in tree.optimizers)
-        weights = [name for name in self.tensors if not name.startswith(states)]
-        aliases = _aliases(tree, weights)
-        prefix = f"{tree.wrapper}." if tree.wrapper else ""
+        aliases = _aliases(self.tree, weights)
+        prefix = f"{wrapper}." if wrapper else ""
         return Exported(
             self.source,
             "torch",
             {n.removeprefix(prefix): n for n in weights if n not in aliases},
-            extras=tuple(_extras(tree)),
+            extras=tuple(_extras(self.tree)),
             aliases={n.removeprefix(prefix): k.removeprefix(prefix) for n, k in aliases.items()},
-            wrapper=tree.wrapper or None,
+            wrapper=wrapper or None,
         )
 
 

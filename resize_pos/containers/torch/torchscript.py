@@ -28,6 +28,7 @@ from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.containers.torch.tree import Tree
 from resize_pos.containers.zip.layout import Fresh
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.notes import Note
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -77,6 +78,19 @@ class TorchScript(TorchContainer):
     def storage_offset(self, ref: TensorRef) -> int:
         """Return at which byte of the file a tensor's storage begins."""
         return self.archive.storage_offset(ref)
+
+    output_tag = "state-dict"
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Say that the program is lost, before and after."""
+        return (
+            Note(
+                "the source is a TorchScript archive; the output holds its tensors alone, as a "
+                "plain state dict, and not its program: torch.load and load_state_dict read it, "
+                "torch.jit.load does not."
+            ),
+        )
 
     def exported(self) -> Exported:
         """Omit the program and its flags without --drop-extras: no tensor file can store them."""

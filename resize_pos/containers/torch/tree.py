@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from resize_pos.containers.base import OptimizerState
 from resize_pos.containers.pickle.values import (
@@ -40,6 +40,29 @@ _WRAPPERS = {
     ("torch.nn.parameter", "Buffer"),
 }
 _TYPED = {("torch._tensor", "_rebuild_from_type_v2"), ("torch._tensor", "_rebuild_from_type")}
+_MOST_SIDES = 6  # of a size or a shape that is compared with the tables
+# Names under which training code saves a size or a length.
+_SIZE_SETTINGS = frozenset(
+    {
+        "img_size",
+        "image_size",
+        "input_size",
+        "img_dim",
+        "imgsz",
+        "image_resolution",
+        "input_resolution",
+        "img_resolution",
+        "resolution",
+        "crop_size",
+        "train_size",
+        "window_size",
+        "max_position_embeddings",
+        "n_positions",
+        "context_length",
+        "max_source_positions",
+        "max_target_positions",
+    }
+)
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
@@ -52,6 +75,7 @@ class Tree:
     optimizers: tuple[OptimizerState, ...]
     entries: Mapping[str, PickledItem]  # of the optimizers' states, by name
     wrapper: str | None  # the key of the mapping with the weights; empty: the whole checkpoint
+    settings: Mapping[str, object] = field(default_factory=dict)  # that may state a size, by name
 
 
 def find_tensors(walked: Walked) -> Tree:
@@ -80,6 +104,7 @@ class _Finder:
         self._tensors: dict[str, TensorRef] = {}
         self._parents: dict[str, str | None] = {}
         self._others: dict[str, None] = {}
+        self._settings: dict[str, object] = {}
         self._optimizers: list[OptimizerState] = []
         self._entries: dict[str, PickledItem] = {}
         self._characters = 0
@@ -99,12 +124,15 @@ class _Finder:
             tuple(replace(optimizer, models=models) for optimizer in self._optimizers),
             self._entries,
             self._wrapper(),
+            self._settings,
         )
 
     def _visit(self, visit: _Visit) -> Iterator[_Visit]:
         value = value_of(visit.ref)
         if isinstance(value, Atom | Global | Persistent):
             self._note_other(visit.name)
+            if isinstance(value, Atom) and type(value.value) is int:
+                self._note_setting(visit.name, value.value)
             return
         if isinstance(value, Made):
             found = self._tensor(value)
@@ -120,6 +148,9 @@ class _Finder:
         if id(value) in self._seen:  # the same object again: it already has its names
             return
         self._seen.add(id(value))
+        numbers = _numbers(value)
+        if numbers is not None:
+            self._note_setting(visit.name, numbers)
         if isinstance(value, Made) and _is_opaque(value):
             self._note_other(visit.name)
             return
@@ -196,6 +227,14 @@ class _Finder:
         words = name.split(".", 3)
         self._others[name if len(words) < 4 else f"{words[0]}.{words[1]}.…"] = None
 
+    def _note_setting(self, name: str, value: int | list[int]) -> None:
+        """Remember a size that was saved with the weights, such as args.img_size."""
+        key = next((w for w in reversed(name.split(".")) if not w.startswith("_")), "")
+        # DeepSpeed's param_shapes states the shape of every parameter.
+        known = key in _SIZE_SETTINGS or ".param_shapes." in f".{name}"
+        if known and len(self._settings) < _MOST_OTHERS:
+            self._settings[name] = value
+
     def _counted(self, name: str) -> str:
         self._characters += len(name)
         if self._characters > _MOST_CHARACTERS:
@@ -263,6 +302,17 @@ class _Finder:
             first = value_of(arguments[0]) if call in _WRAPPERS and arguments else None
             inner = first if isinstance(first, Made) else None
         return None if inner is None else self._refs.get(id(inner))
+
+
+def _numbers(value: PickledValue) -> list[int] | None:
+    """Return the numbers of a short list, a tuple or a torch.Size; None for anything else."""
+    if isinstance(value, Made) and global_of(value.call) == ("torch", "Size"):
+        arguments = sequence_of(value.arguments) or []
+        value = value_of(arguments[0]) if arguments else value
+    if not isinstance(value, PickledSequence) or not 0 < len(value.items) <= _MOST_SIDES:
+        return None
+    numbers = [atom_of(item) for item in value.items]
+    return [n for n in numbers if type(n) is int] if all(type(n) is int for n in numbers) else None
 
 
 def _identity(key: Ref, index: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -76,7 +77,21 @@ def settle_table(
         frames=geometry.frames,
         tube=patch.tube if patch else 1,
         kernel=patch.kernel if patch else None,
+        stated=_stated(patch, window, layout, geometry, around) if patch else None,
     )
+
+
+def _stated(
+    patch: Patch, window: Patch | None, layout: Layout, geometry: Geometry, around: Surroundings
+) -> Size | None:
+    """Return the size that a flag or a config states, if it has the table's grid."""
+    tiling = Tiling(patch.size, window.size if window else None)
+    for size in (around.request.from_size, *(config.size for config in around.configs)):
+        if size is not None:
+            with contextlib.suppress(GeometryError):
+                if along(layout, tiling.whole_patches(size)) == geometry.grid:
+                    return Size(size.height, size.width)
+    return None
 
 
 def _leader(match: Match, settled: Mapping[str, PositionTable]) -> PositionTable | None:
@@ -231,20 +246,27 @@ def _hypotheses(
         if cut is None:
             continue
         try:
-            grid = cut.grid(config.size)
+            grid = cut.whole_patches(config.size)
         except GeometryError:
             continue
-        yield Hypothesis(grid, f"{config.file} says {config.key} {config.size}, at patch {cut}")
+        how = f"at patch {cut}{_rounded(cut, config.size, grid)}"
+        yield Hypothesis(grid, f"{config.file} says {config.key} {config.size}, {how}")
 
 
 def _from_size(name: str, size: Size, tiling: Tiling, tube: int, *, stated: bool) -> Hypothesis:
-    reason = f"{size} px at patch {tiling}"
     try:
-        grid = tiling.grid(size)
-        slices = size.depth // tube or None
-        return Hypothesis(grid, reason, True, size if stated else None, slices)
+        grid = tiling.whole_patches(size)
     except GeometryError as error:
         raise GeometryError(f"{name}: --from {error.message}", hint=error.hint) from None
+    reason = f"{size} px at patch {tiling}{_rounded(tiling, size, grid)}"
+    slices = size.depth // tube or None
+    return Hypothesis(grid, reason, True, size if stated else None, slices)
+
+
+def _rounded(tiling: Tiling, size: Size, grid: Grid) -> str:
+    """Say that a remainder was dropped, if there is one."""
+    exact = tiling.window is not None or tiling.divides(size)
+    return "" if exact else f" ({grid}, rounded down)"
 
 
 def _stated_by_shape(

@@ -51,10 +51,11 @@ class Surroundings:
     models: Sequence[ConfigModel] = ()
     files: ConfigFiles = field(default_factory=ConfigFiles)  # the folder of the configs and models
     states: tuple[str, ...] = ()  # how the names of optimizer state begin
+    many: bool = False  # the request is for many files: its sizes are pixels in each of them
     _found: dict[object, object] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, container: Container, request: Request) -> Surroundings:
+    def of(cls, container: Container, request: Request, *, many: bool = False) -> Surroundings:
         """Collect the evidence in an opened checkpoint and in the config files of its folder."""
         files = ConfigFiles(container.config_folder)
         return cls(
@@ -67,6 +68,7 @@ class Surroundings:
             config_models(files.documents([MODEL_FILE])),
             files,
             tuple(f"{optimizer.state}." for optimizer in container.optimizers),
+            many,
         )
 
     def once(self, key: object, find: Callable[[], Found]) -> Found:

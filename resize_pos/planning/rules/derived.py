@@ -19,6 +19,7 @@ from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.deep import DeepLayout
 from resize_pos.planning.rules.window import leader_of, place_of, rule_of
 
+NO_MASK = "at the new size its stage is one window, which is not shifted, so the model has no mask"
 DerivedShape = tuple[Extent, Extent, tuple[int, ...]]  # source, target, target shape
 
 
@@ -54,6 +55,8 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
     rule = table.family.derived
     assert rule is not None
     leader = steps[table.follows]
+    if rule.formula == "shifted-mask" and _shifts_nothing(table, leader, request):
+        return keep(table, NO_MASK)
     source, target, shape = FORMULAS[rule.formula](table, leader, request)
     if source == target:
         return keep(table, f"{table.follows} keeps its geometry")
@@ -150,7 +153,7 @@ def _mask(table: PositionTable, leader: Step, request: Request) -> DerivedShape:
     if size is not None:
         cells = rule_of(table.family).cells(size, found.stride)
         if min(cells.height, cells.width) <= min(goal.height, goal.width):
-            raise TableError(
+            raise TableError(  # the window changes, too, so the old mask fits nothing
                 f"{table.name}: at {size} px its stage has {cells} cells, no more than the window "
                 f"{goal}; the library shifts nothing there and has no such mask.",
                 hint="remove the attn_mask buffers from the file first; Swin's own loader drops "
@@ -165,6 +168,19 @@ def _mask(table: PositionTable, leader: Step, request: Request) -> DerivedShape:
     source = Extent(grid=window, blocks=table.grid, shift=_shift(window))
     target = Extent(grid=goal, blocks=blocks, shift=_shift(goal))
     return source, target, (blocks.cells, goal.cells, goal.cells)
+
+
+def _shifts_nothing(table: PositionTable, leader: Step, request: Request) -> bool:
+    """Whether a stage of the new image is no larger than its window, so that nothing is shifted."""
+    found, size, goal = table.reach, request.to_size, leader.target
+    if found is None or goal != leader.table.grid:
+        return False
+    if request.to_grid is not None and found.patch is not None:
+        size = request.to_grid.pixels(found.patch)
+    if size is None:
+        return False
+    cells = rule_of(table.family).cells(size, found.stride)
+    return min(cells.height, cells.width) <= min(goal.height, goal.width)
 
 
 def _shift(window: Grid) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from resize_pos.core.errors import GeometryError
-from resize_pos.core.geometry import Grid, Size, grid_of
+from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.families.tables import PositionTable
 from resize_pos.families.windows import Clamp, Follows, Reach, WindowRule
 from resize_pos.planning.grid_solver import Hypothesis
@@ -182,18 +182,18 @@ def _image_grid(
 
 
 def _stated_grids(place: Place, around: Surroundings) -> list[Hypothesis]:
-    request, rule = around.request, WindowRule(Follows.IMAGE)
+    request = around.request
     found: list[Hypothesis] = []
     if request.from_grid is not None:
         found.append(Hypothesis(request.from_grid, "--from-grid", binding=True))
     if place.patch is None:
         return found
     if request.from_size is not None:
-        grid = grid_of(request.from_size, place.patch)
+        grid = Tiling(place.patch).whole_patches(request.from_size)
         found.append(Hypothesis(grid, f"{request.from_size} px", binding=True))
     for config in around.configs:
-        grid = rule.cells(config.size, place.patch)
-        if grid.pixels(place.patch) == config.size:
+        if Tiling(place.patch).divides(config.size):
+            grid = Tiling(place.patch).grid(config.size)
             found.append(Hypothesis(grid, f"{config.file} says {config.size}"))
     return found
 

@@ -86,14 +86,21 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
 
 
 def require_lengths(
-    tables: Iterable[PositionTable], unsettled: Sequence[Unsettled], request: Request
+    tables: Iterable[PositionTable],
+    unsettled: Sequence[Unsettled],
+    request: Request,
+    *,
+    images_too: bool = False,
 ) -> None:
-    """Refuse a length if there is no text table, or if several have different lengths."""
+    """Refuse a length if there is no text table, or if several have different lengths.
+
+    With `images_too`, the request is for many files, and some of them may have no text table.
+    """
     if request.to_length is None:
         return
     text_tables = [t for t in tables if t.role is Role.SEQUENCE]
     changing = [t for t in text_tables if t.family.kept is None]
-    if not text_tables and not unsettled:
+    if not text_tables and not unsettled and not images_too:
         raise TableError(
             "no text table was found, so --to-length has nothing to change.",
             hint="`resize-pos inspect` lists the tables of the file; --to SIZE is for images.",

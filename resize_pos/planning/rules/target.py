@@ -85,10 +85,30 @@ def _cut(table: PositionTable, tiling: Tiling, request: Request, steps: Mapping[
                 "from, and the file has none that is exactly one patch large.",
             )
         tiling = Tiling(request.to_patch)
+    own = table.stated if request.to_size is not None else size
+    whole = own is not None and table.tiling is not None and table.tiling.divides(own)
+    try:
+        return cut_target(tiling, size, request, source_is_whole=whole)
+    except GeometryError as error:
+        # Without a patch kernel, nothing shows that a convolution would drop the rest.
+        hint = error.hint if table.kernel else (error.hint or "").partition(";")[0] or None
+        raise GeometryError(f"{table.name}: --to {error.message}", hint=hint) from None
+
+
+def cut_target(tiling: Tiling, size: Size, request: Request, *, source_is_whole: bool) -> Grid:
+    """Cut the target image into patches.
+
+    A convolution drops a remainder, and some models are trained so: 384 px at patch 14. If the
+    source is known to have no remainder, one in the target is probably a mistake.
+    """
+    if request.floor or not source_is_whole:
+        return tiling.whole_patches(size)
     try:
         return tiling.grid(size)
     except GeometryError as error:
-        raise GeometryError(f"{table.name}: --to {error.message}", hint=error.hint) from None
+        nearest = (error.hint or "").removesuffix(".")
+        hint = f"{nearest}; --floor drops the rest, as a patch convolution does."
+        raise GeometryError(error.message, hint=hint) from None
 
 
 def _scaled(size: Size, own: Size, leader: PositionTable) -> Size:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Grid, Size, grid_of
+from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
 from resize_pos.families.patch_size import Patch, read_patch
@@ -249,7 +249,7 @@ def window_hypotheses(match: Match, place: Place, around: Surroundings) -> Itera
 
 
 def _whole_cells(rule: WindowRule, size: Size, stride: Size, whole: bool) -> Grid:
-    return grid_of(size, stride) if whole else rule.cells(size, stride)
+    return Tiling(stride).whole_patches(size) if whole else rule.cells(size, stride)
 
 
 def leader_of(

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from resize_pos.core.conventions import OffsetResampling, RelativeConvention, Spacing
 from resize_pos.core.errors import GeometryError
-from resize_pos.core.geometry import Grid, grid_of
+from resize_pos.core.geometry import Grid, Tiling
 from resize_pos.core.operations import Extent, Rebuild, ResampleOffsets
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, PositionTable, Step, keep, stored_grid
 from resize_pos.families.windows import Clamp, Follows, clamp_window
 from resize_pos.planning.rules.base import along
+from resize_pos.planning.rules.target import cut_target
 from resize_pos.planning.rules.window import rule_of
 from resize_pos.transforms.progression import reach
 
@@ -64,9 +65,13 @@ def _plan_image(
         else:
             assert request.to_size is not None
             whole = table.reach.patch is not None
+            image = table.reach.image
+            known = image is not None and Tiling(table.reach.stride).divides(image)
             stride = table.reach.stride
             target = (
-                grid_of(request.to_size, stride) if whole else rule.cells(request.to_size, stride)
+                cut_target(Tiling(stride), request.to_size, request, source_is_whole=known)
+                if whole
+                else rule.cells(request.to_size, stride)
             )
     except GeometryError as error:
         message = f"{table.name}: {error.message}"

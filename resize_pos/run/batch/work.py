@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from resize_pos._version import __version__
-from resize_pos.containers.detect import open_container
+from resize_pos.containers.detect import open_container, split_suffix
 from resize_pos.containers.io.atomic_output import staged
 from resize_pos.containers.io.stage_names import remove_stage, stage_path
 from resize_pos.core.errors import OutputError, ResizePosError
@@ -146,7 +146,8 @@ def carry_out(task: Task) -> Outcome:
 def plan_only(task: Task) -> Outcome:
     """Plan a job and write nothing; the folder of its target may be missing."""
     nearest = next(parent for parent in task.target.parents if parent.exists())
-    probe = stage_path(nearest / task.target.name).with_suffix(task.target.suffix)
+    stage = stage_path(nearest / task.target.name)
+    probe = stage.with_name(stage.stem + split_suffix(task.target)[1])
     try:
         report = run(replace(task.job, output=probe, dry_run=True))
         if task.exists and not _may_replace(task):
