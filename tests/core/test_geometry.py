@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resize_pos.core.errors import GeometryError, UsageError
-from resize_pos.core.geometry import Grid, Size, grid_of
+from resize_pos.core.geometry import LARGEST, Grid, Size, Tiling, grid_of
 
 SIDES = st.integers(1, 4096)
 
@@ -61,3 +61,32 @@ def test_a_size_below_one_patch_names_only_the_next() -> None:
 def test_equal_counts_are_not_equal_grids() -> None:
     assert Grid(2, 8).cells == Grid(4, 4).cells
     assert Grid(2, 8) != Grid(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("size", "grid"),
+    [
+        (Size(16, 32), Grid(1, 3)),  # exactly one window high
+        (Size(24, 40), Grid(2, 4)),
+        (Size(31, 47), Grid(2, 4)),  # what is left is smaller than a step
+        (Size(224, 384), Grid(27, 47)),
+    ],
+)
+def test_overlapping_windows_are_counted_as_a_convolution_counts(size: Size, grid: Grid) -> None:
+    tiling = Tiling(Size(8, 8), Size(16, 16))
+    assert tiling.grid(size) == grid
+    smallest = tiling.pixels(grid)
+    assert tiling.grid(smallest) == grid
+    assert smallest.height <= size.height and smallest.width <= size.width
+
+
+@pytest.mark.parametrize("size", [Size(15, 32), Size(32, 15)])
+def test_an_image_smaller_than_a_window_is_refused(size: Size) -> None:
+    with pytest.raises(GeometryError, match="smaller than one patch of 16"):
+        Tiling(Size(8, 8), Size(16, 16)).grid(size)
+
+
+def test_the_largest_size_is_accepted_and_the_next_is_not() -> None:
+    assert Size.parse(f"{LARGEST}x7") == Size(LARGEST, 7)
+    with pytest.raises(UsageError, match="must be between 1 and"):
+        Size.parse(f"{LARGEST + 1}x7")
