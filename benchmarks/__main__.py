@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed|startup|zoo|quality]`; without a word: speed."""
+"""`python -m benchmarks [speed|startup|zoo|quality|mixing]`; without a word: speed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ PARTS = {
     "startup": "what --help, inspect, a dry run and a conversion import, and what that costs",
     "zoo": "batch throughput against cp -r",
     "quality": "accuracy of trained models after right and wrong resizes",
+    "mixing": "accuracy of MLP-Mixer, ResMLP and gMLP on other grids, without fine-tuning",
 }
 
 

@@ -172,8 +172,8 @@ def verify_checkpoint(
     held = None if source is None else verify_output(ours, source, request)
     if model is None:
         return Verified(ours.path, held)
-    from resize_pos.verify.against_source import image_size, of_output
     from resize_pos.verify.images import image_files, probe
+    from resize_pos.verify.output_plan import image_size, of_output
     from resize_pos.verify.timm import ModelSpec, forward_once, load_strictly
 
     files = () if images is None else image_files(Path(images))

@@ -155,6 +155,8 @@ def _image_values(
     old, new = transfer.old_size, transfer.to_size
     if new is not None:
         values[KeyKind.SIZE] = None if old is None else as_pixels(old), as_pixels(new)
+    if transfer.frames is not None:
+        values[KeyKind.FRAMES] = transfer.frames
     for step in steps:
         if step.table.patch is not None and transfer.cell is not None and step.table.kernel:
             patches = as_pixels(step.table.patch), as_pixels(transfer.cell)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from resize_pos.configs.keys import (
+    FRAMED,
     PLACES,
     RESOLUTION_KEYS,
     SQUARE_ONLY,
@@ -38,6 +39,7 @@ def plan_config_edits(
         *_image_edits(documents, transfer),
         *_length_edits(documents, transfer),
         *_window_edits(documents, transfer),
+        *_frame_edits(documents, transfer),
         *plan_processor_edits(documents, transfer),
     ]
     return tuple(edit for edit in edits if edit.before != edit.after)
@@ -118,6 +120,7 @@ _TELLING = frozenset(
         KeyKind.GRID_WIDTH,
     }
 )
+_EDITED_APART = {KeyKind.LENGTH, KeyKind.WINDOW, KeyKind.FRAMES}
 
 
 def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
@@ -125,7 +128,7 @@ def _image_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
         yield from _size_edits(documents, transfer)
         return
     # The config of a tower without a table states no size, but it states the number of tokens.
-    kinds = set(KeyKind) - {KeyKind.LENGTH, KeyKind.WINDOW} if transfer.tables else {KeyKind.TOKENS}
+    kinds = set(KeyKind) - _EDITED_APART if transfer.tables else {KeyKind.TOKENS}
     found = _found(documents, kinds)
     if transfer.to_size is None:
         # The new size in pixels is unknown, so a config in pixels would keep the old size.
@@ -323,6 +326,34 @@ def _window_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iter
         window = transfer.to_window
         sides: object = window.height if window.is_square else [window.height, window.width]
         yield ConfigEdit("config.json", ("model_args", "window_size"), None, sides)
+
+
+def _frame_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
+    if transfer.frames is None:
+        return
+    before, after = transfer.frames
+    found = _found(documents, {KeyKind.FRAMES})
+    for item in found:
+        if item.value == before:
+            yield ConfigEdit(item.place.file, item.path, before, after)
+    if any(item.value == before for item in found) or "config.json" not in documents:
+        return
+    if found:
+        raise GeometryError(
+            f"config.json says {found[0].path[-1]} {found[0].value}, but the table has {before} "
+            "frames.",
+            hint=f"correct the config; or {NO_CONFIG}",
+        )
+    config = documents["config.json"]
+    section: tuple[str, ...] = ("vision_config",) if "vision_config" in config else ()
+    part = follow(config, section)
+    if not isinstance(part, dict) or part.get("model_type") not in FRAMED:
+        raise GeometryError(
+            f"the frames change from {before} to {after}, and where config.json states them is "
+            "not known.",
+            hint=f"{NO_CONFIG[:-1]}, and edit the configs by hand.",
+        )
+    yield ConfigEdit("config.json", (*section, "num_frames"), None, after)
 
 
 def _length_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:

@@ -31,6 +31,7 @@ class KeyKind(StrEnum):
     SIDES = "sides"  # pixels per side, one number per tower
     WINDOW = "window"  # cells of an attention window, per side
     PATCH = "patch"  # pixels of a patch, per side
+    FRAMES = "frames"  # frames of a video
     LENGTH = "length"  # positions of a text, with or without reserved rows
 
 
@@ -69,6 +70,15 @@ _IMAGE: tuple[KeyPath, ...] = (
 _TEXT: tuple[KeyPath, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
 _SAM = frozenset({"sam", "sam_hq"})
 SPECTROGRAM = "audio-spectrogram-transformer"
+# model_types with a table over time, whose configs call the number of frames num_frames.
+FRAMED = (
+    "timesformer",
+    "vivit",
+    "videoprism",
+    "videoprism_vision_model",
+    "xclip",
+    "xclip_vision_model",
+)
 
 
 def _hf(
@@ -115,6 +125,12 @@ PLACES: tuple[ConfigPlace, ...] = (
         "models/radio/configuration_radio.py:79; tvp:67",
         "radio",
         "tvp",
+    ),
+    _hf(
+        "num_frames",
+        KeyKind.FRAMES,
+        "models/timesformer, vivit, videoprism, x_clip: configuration_….py",
+        *FRAMED,
     ),
     _hf(
         "num_mel_bins",

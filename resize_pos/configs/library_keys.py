@@ -31,6 +31,7 @@ _KEYS: Mapping[str, tuple[LibraryKey, ...]] = {
         LibraryKey(_HF, "image_size", KeyKind.SIZE),
         LibraryKey(_HF, "patch_size", KeyKind.PATCH),
         LibraryKey(_HF, "window_size", KeyKind.WINDOW),
+        LibraryKey(_HF, "num_frames", KeyKind.FRAMES),
         LibraryKey("preprocessor_config.json", "size", KeyKind.SIZE),
         LibraryKey(_HF, "max_position_embeddings", KeyKind.LENGTH),
         LibraryKey("tokenizer_config.json", "model_max_length", KeyKind.LENGTH),
@@ -54,6 +55,7 @@ _KEYS: Mapping[str, tuple[LibraryKey, ...]] = {
         LibraryKey("its constructor", "image size", KeyKind.SIZE),
         LibraryKey("its constructor", "patch size", KeyKind.PATCH),
         LibraryKey("its constructor", "window size", KeyKind.WINDOW),
+        LibraryKey("its constructor", "number of frames", KeyKind.FRAMES),
         LibraryKey("its constructor", "context length", KeyKind.LENGTH),
     ),
 }

@@ -57,6 +57,7 @@ class Transfer:
     counts: bool = True  # whether image tokens follow this tower's grid
     cell: Size | None = None  # pixels from one patch to the next, after the conversion
     free: bool = False  # no table depends on the image, so only configs state its size
+    frames: tuple[int, int] | None = None  # of a video, before and after, if they change
 
     @classmethod
     def of(cls, steps: Sequence[Step], request: Request) -> Transfer:
@@ -87,13 +88,26 @@ class Transfer:
             free = not any(step.table.role in OF_IMAGES for step in steps)
             wanted = pixels if reaches or free else None
             source = next((reach.image for reach in reaches if wanted), None)
-            return cls(source, wanted, None, None, lengths, *windows, asked=pixels, free=free)
+            return cls(
+                source,
+                wanted,
+                None,
+                None,
+                lengths,
+                *windows,
+                asked=pixels,
+                free=free,
+                frames=_frames(steps),
+            )
         table, target = moved[0].table, moved[0].target
         tiling = table.tiling
         cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
+        deep = table.tube if table.family.volume else 0
         return cls(
-            None if tiling is None else tiling.pixels(table.grid),
-            None if cut is None else _size_of(table, cut, target, asked or table.stated),
+            None if tiling is None else _deep(tiling.pixels(table.grid), deep * table.frames),
+            None
+            if cut is None
+            else _deep(_size_of(table, cut, target, asked or table.stated), deep * moved[0].frames),
             table.grid,
             target,
             lengths,
@@ -101,6 +115,7 @@ class Transfer:
             asked=asked,
             stated=table.stated,
             cell=None if cut is None else cut.step,
+            frames=_frames(steps),
         )
 
     @property
@@ -119,15 +134,29 @@ class Transfer:
         return Grid(max(1, size.height // tall), max(1, size.width // wide)) == grid
 
 
+def _deep(size: Size, depth: int) -> Size:
+    return Size(size.height, size.width, depth)
+
+
 def _size_of(table: PositionTable, tiling: Tiling, target: Grid, asked: Size | None) -> Size:
     tied = asked is not None and table.role in _TIED
     return asked if asked is not None and tied else size_of(tiling, target, asked)
 
 
+def _frames(steps: Sequence[Step]) -> tuple[int, int] | None:
+    """Return the frames of a video before and after; cells may take in several frames each."""
+    for step in steps:
+        table = step.table
+        video = table.role is Role.ABSOLUTE and not table.family.volume
+        if video and step.state is None and step.frames != table.frames:
+            return table.frames * table.tube, step.frames * table.tube
+    return None
+
+
 def _of_image(step: Step) -> bool:
     """Whether a table's grid determines the image size; the grid of a reference may not."""
     table = step.table
-    if table.role is Role.ABSOLUTE:
+    if table.role in (Role.ABSOLUTE, Role.MIXING):
         return {"h", "w"} <= table.layout.axes and not table.family.scaled
     if table.role is Role.REFERENCE:
         return step.action is not Action.KEEP and {"h", "w"} <= table.layout.axes
@@ -156,7 +185,9 @@ def _largest(windows: Sequence[Grid]) -> Grid:
 
 
 def as_pixels(size: Size) -> object:
-    """Return a size as configs write it: one number if it is square."""
+    """Return a size as configs write it: one number if it is square, depth first in a volume."""
+    if size.depth:
+        return [size.depth, size.height, size.width]
     return size.height if size.height == size.width else [size.height, size.width]
 
 
@@ -272,6 +303,12 @@ def _new_window(value: object, transfer: Transfer) -> object:
     return new.height if square else [new.height, new.width]
 
 
+def _new_frames(value: object, transfer: Transfer) -> object:
+    if transfer.frames is None or value != transfer.frames[0]:
+        return None
+    return transfer.frames[1]
+
+
 _NEW_VALUES: Mapping[KeyKind, Callable[[object, Transfer], object]] = {
     KeyKind.SIZE: _new_size,
     KeyKind.HEIGHT: _new_height,
@@ -285,6 +322,7 @@ _NEW_VALUES: Mapping[KeyKind, Callable[[object, Transfer], object]] = {
     KeyKind.SIDES: _new_sides,
     KeyKind.MULTIPLES: _new_multiples,
     KeyKind.WINDOW: _new_window,
+    KeyKind.FRAMES: _new_frames,
 }
 
 

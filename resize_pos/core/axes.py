@@ -81,6 +81,12 @@ class Layout:
         return frozenset(_letters(self.terms))
 
     @property
+    def exchanged(self) -> Layout:
+        """Return the layout with the places of `(h w)` and `k` exchanged."""
+        halves = [part.replace("k", "(h w)") for part in self.pattern.split("(h w)")]
+        return Layout.parse("k".join(halves))
+
+    @property
     def has_time(self) -> bool:
         """Whether the table has frames."""
         return "t" in self.axes

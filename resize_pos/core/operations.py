@@ -238,9 +238,53 @@ class ScaleQueries(_NotInterpolated):
         return f"queries × {self.factor:.4f} (experimental)"
 
 
+@dataclass(frozen=True, slots=True)
+class ResampleTiled:
+    """Resize a table that repeats with a window: tile the mean window, interpolate the rest."""
+
+    resampling: Resampling
+    window: Grid  # in cells
+
+    @property
+    def method_name(self) -> str:
+        """How the report names it."""
+        return f"tiled {self.window}, {self.resampling.method}"
+
+    def __str__(self) -> str:
+        return f"mean {self.window} window tiled, the rest {self.resampling}"
+
+
+class Mixing(StrEnum):
+    """What the weights of a layer over patches do with the patches."""
+
+    READS = "reads"  # patches → hidden units: W·R⁺
+    WRITES = "writes"  # hidden units → patches, or one bias per patch: R·W, R·b
+    BOTH = "both"  # patches → patches: R·W·R⁺
+
+
+@dataclass(frozen=True, slots=True)
+class ResampleMixing:
+    """Transfer a layer over patches: R resamples the grid, R⁺ is its pseudo-inverse."""
+
+    resampling: Resampling
+    mixing: Mixing
+
+    @property
+    def method_name(self) -> str:
+        """How the report names it."""
+        return f"{MIXING_FORMULA[self.mixing]}, {self.resampling.method}"
+
+    def __str__(self) -> str:
+        return f"{MIXING_FORMULA[self.mixing]} with R {self.resampling}"
+
+
+MIXING_FORMULA = {Mixing.READS: "W·R⁺", Mixing.WRITES: "R·W", Mixing.BOTH: "R·W·R⁺"}
+
 TableOperation = (
     Resample
     | ResampleOffsets
+    | ResampleTiled
+    | ResampleMixing
     | Rebuild
     | Lengthen
     | SinCos

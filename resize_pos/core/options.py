@@ -197,7 +197,7 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "to_window",
         Kind.GRID,
         _TO,
-        "Target attention window of models such as Swin, in cells.",
+        "Target attention window of models such as Swin, in cells; DxHxW for a volume.",
         "N|HxW",
     ),
     Option(
@@ -282,6 +282,20 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "Accept a size that is no multiple of the patch size; the rest is dropped.",
     ),
     Option(
+        "to_time",
+        Kind.COUNT,
+        _TARGET,
+        "Frames of the spectrogram, for an audio model such as AST or Whisper.",
+        "N",
+    ),
+    Option(
+        "to_mel",
+        Kind.COUNT,
+        _TARGET,
+        "Mel bins of the spectrogram, for an audio model such as AST.",
+        "N",
+    ),
+    Option(
         "tower",
         Kind.TEXT,
         _TARGET,
@@ -302,6 +316,13 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "Grids that the library resamples at run time [default: keep].",
         choices=("keep", "resize"),
         default="keep",
+    ),
+    Option(
+        "tile_window",
+        Kind.GRID,
+        _METHOD,
+        "The table repeats with this window, in cells: tile the mean window, interpolate the rest.",
+        "N|HxW",
     ),
     Option(
         "force_interpolate",

@@ -53,8 +53,16 @@ class Request(RequestFields):
         return cls(**fields)
 
 
-_VOLUMES = frozenset({"to", "to_grid", "from_", "from_grid"})  # what may have a depth
-_EXCLUSIVE = (("to", "to_grid"), ("from_", "from_grid"), ("family", "pattern"))
+# What may have a depth.
+_VOLUMES = frozenset({"to", "to_grid", "from_", "from_grid", "to_window", "from_window"})
+_EXCLUSIVE = (
+    ("to", "to_grid"),
+    ("from_", "from_grid"),
+    ("family", "pattern"),
+    *(("to", side) for side in ("to_time", "to_mel")),
+    *(("to_grid", side) for side in ("to_time", "to_mel")),
+    ("to_length", "to_time"),
+)
 
 
 def read_option(option: Option, value: Any) -> Any:

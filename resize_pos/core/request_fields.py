@@ -47,9 +47,12 @@ class RequestFields:
     to_patch: Size | None = None
     to_frames: int | None = None
     floor: bool = False
+    to_time: int | None = None
+    to_mel: int | None = None
     tower: str | None = None
     to_rows: int | None = None
     reference_grids: str = "keep"
+    tile_window: Grid | None = None
     force_interpolate: bool = False
 
 
@@ -84,9 +87,12 @@ class Options(TypedDict, total=False):
     to_patch: SizeLike | None
     to_frames: int | None
     floor: bool | None
+    to_time: int | None
+    to_mel: int | None
     tower: str | None
     to_rows: int | None
     reference_grids: str | None
+    tile_window: GridLike | None
     force_interpolate: bool | None
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -20,6 +20,7 @@ from resize_pos.core.conventions import (
 )
 from resize_pos.core.errors import ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.operations import Mixing
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.windows import DerivedRule, WindowRule
 
@@ -32,6 +33,7 @@ class Role(StrEnum):
     """What one row of a table stands for."""
 
     ABSOLUTE = "absolute"  # a patch of the image
+    MIXING = "mixing"  # a patch that a fully connected layer over all patches reads or writes
     RELATIVE = "relative"  # an offset between two patches
     DISTANCE = "distance"  # a distance |Δ| between two patches
     SEQUENCE = "sequence"  # a token of a text
@@ -77,6 +79,9 @@ class Family:
     absent: tuple[str, ...] = ()
     follows: str | None = None
     scaled: bool = False
+    mixes: Mixing | None = None  # for a layer over patches: what it does with them
+    tiles: int = 0  # side in cells of the window that the table repeats with; 0: it does not
+    audio: str = ""  # a spectrogram: "mel time", "time mel", or "time/2" for rows of two frames
     volume: bool = False  # `t` is the depth of a volume; a cube is then the likeliest shape
     convention: Convention | RelativeConvention | None = None
     windows: WindowRule | None = None
@@ -283,10 +288,17 @@ _PLAIN = {
     "why": str,
     "refuse": str,
     "scaled": bool,
+    "tiles": int,
     "volume": bool,
     "forcible": bool,
+    "audio": str,
 }
-_RULES = {"windows": WindowRule.parse, "derived": DerivedRule.parse}
+_RULES: Mapping[str, Callable[[Any], object]] = {
+    "windows": WindowRule.parse,
+    "derived": DerivedRule.parse,
+    "mixes": Mixing,
+}
+AUDIO = ("mel time", "time mel", "time/2")
 _SCALAR = Layout("scalar", ())  # a single number, such as CLIP's input_resolution
 _OPTIONAL = _OWNERS | _NAMES | set(_PLAIN) | set(_RULES) | {"axes", "convention"}
 
@@ -330,6 +342,10 @@ def _check_role(role: Role, values: Mapping[str, Any]) -> None:
     inert = role is Role.INERT
     if bool(values["axes"]) is inert:
         raise ValueError(f"{role} families have {'no ' if inert else ''}axes")
+    if (role is Role.MIXING) != ("mixes" in values):
+        raise ValueError("mixing families, and only these, have `mixes`")
+    if values.get("audio", "") not in ("", *AUDIO):
+        raise ValueError(f"audio = {values['audio']!r} is none of {', '.join(AUDIO)}")
     if role in (Role.INERT, Role.REFERENCE, Role.INDEX) and not values.get("why"):
         raise ValueError(f"{role} families say why they are left alone")
 

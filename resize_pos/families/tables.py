@@ -67,7 +67,16 @@ class PositionTable:
         return self.grid.cells
 
 
-OF_IMAGES = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX})
+OF_IMAGES = frozenset(
+    {
+        Role.ABSOLUTE,
+        Role.MIXING,
+        Role.RELATIVE,
+        Role.DISTANCE,
+        Role.REFERENCE,
+        Role.INDEX,
+    }
+)
 
 
 def is_all_text(roles: Iterable[Role]) -> bool:
@@ -135,6 +144,11 @@ def stored_grid(role: Role, grid: Grid) -> Grid:
     if role is not Role.RELATIVE:
         return grid
     return Grid(2 * grid.height - 1, 2 * grid.width - 1)
+
+
+def stored_frames(role: Role, frames: int) -> int:
+    """Return the stored frames or slices: offsets −(n−1) … n−1 for a relative table."""
+    return frames if role is not Role.RELATIVE else 2 * frames - 1
 
 
 def keep(table: PositionTable, reason: str) -> Step:

@@ -57,7 +57,7 @@ class WindowRule:
     whole: int = 1  # image sides must be multiples of this, or the library fails
     longer: bool = False  # both axes have the length of the longer side
     pyramid: bool = False  # the table's own size shows the stage: half, a quarter …
-    deep: bool = False  # windows have a depth in time, which is kept
+    deep: bool = False  # windows have a depth, in time or in a volume
     leader: str | None = None  # a sibling whose grid the table shares
     designs: tuple[tuple[int, ...], ...] = ()  # windows by stage that a known model has by design
     quarters: bool = False  # the last block of each quarter of the blocks sees the whole image

@@ -118,7 +118,7 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
 
 
 def _is_grid(step: Step) -> bool:
-    roles = (Role.ABSOLUTE,)
+    roles = (Role.ABSOLUTE, Role.MIXING)
     return step.action in (Action.RESIZE, Action.REGENERATE) and step.table.role in roles
 
 

@@ -21,7 +21,7 @@ def default_output(source: Path, plan: Plan, suffix: str | None = None, *, tag: 
         by_grid = f"grid{grid.height}x{grid.width}" if grid is not None else ""
         tags.append(by_grid if size is None else str(size))
     if window is not None:
-        tags.append(f"window{Size(window.height, window.width)}")
+        tags.append(f"window{Size(window.height, window.width, window.depth)}")
     more = {"patch": request.to_patch, "frames": request.to_frames, "rows": request.to_rows}
     tags += [f"{word}{value}" for word, value in more.items() if value is not None]
     if request.to_length is not None:

@@ -34,8 +34,9 @@ from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.sequence import require_lengths
 
-IMAGE_ROLES = frozenset({Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE})
-_GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE, Role.KERNEL})
+_CELLS = frozenset({Role.ABSOLUTE, Role.MIXING})  # one row or column per cell of the image
+IMAGE_ROLES = _CELLS | {Role.RELATIVE, Role.DISTANCE}
+_GRIDS = _CELLS | {Role.REFERENCE, Role.KERNEL}
 _BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # changed only by their own flags
 
 
@@ -84,6 +85,10 @@ def make_plan(
     without a target is refused, unless the run does something else, such as changing the format.
     """
     stated = request
+    if request.to_time is not None or request.to_mel is not None:
+        from resize_pos.planning.spectrogram import as_image_or_length  # only for audio
+
+        request = as_image_or_length(request, located, documents or {})
     if located.all_text:
         request = as_lengths(request)
     if not _asked(request) and needs_target:
@@ -166,7 +171,7 @@ def _asked(request: Request) -> frozenset[Role]:
     if request.to_window is not None:
         roles |= {Role.RELATIVE, Role.DISTANCE, Role.DERIVED}
     if request.to_patch is not None or request.to_frames is not None:
-        roles |= {Role.ABSOLUTE, Role.DERIVED}
+        roles |= {*_CELLS, Role.DERIVED}
     if request.to_patch is not None:
         roles.add(Role.KERNEL)
     if request.to_rows is not None:
@@ -232,7 +237,15 @@ def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size
 
 
 def _require_windows(located: Located, request: Request) -> None:
-    if request.to_window is None or any(t.reach and t.reach.nominal for t in located.tables):
+    windows = [table for table in located.tables if table.reach and table.reach.nominal]
+    if request.to_window is None:
+        return
+    if windows and request.to_window.depth and not any(t.layout.has_time for t in windows):
+        raise UsageError(
+            f"--to-window {request.to_window}: no window in this file has a depth.",
+            hint="write height × width only.",
+        )
+    if windows:
         return
     raise UsageError(
         f"--to-window {request.to_window}: no table in this file follows a window.",
@@ -241,12 +254,13 @@ def _require_windows(located: Located, request: Request) -> None:
 
 
 def _require_time(located: Located, request: Request) -> None:
-    if any(t.layout.has_time for t in located.tables):
+    timed = [table for table in located.tables if table.layout.has_time]
+    if any(table.role is not Role.RELATIVE for table in timed):
         return
     if request.to_frames is not None:
         raise TableError("--to-frames: no table in this file has a time axis.")
     target = request.to_size or request.to_grid
-    if target is not None and target.depth:
+    if target is not None and target.depth and not timed:
         raise TableError(
             f"the target {target} has a depth, and no table in this file has one.",
             hint="write height × width only.",
@@ -266,10 +280,12 @@ def _require_patches(located: Located, request: Request) -> None:
 
 
 def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document]) -> None:
-    """Refuse changes that cannot be written into the configs: patch sizes, frames, rows."""
+    """Refuse changes that cannot be written into the configs: patch sizes, depths, rows."""
     for step in steps:
         unsaid = isinstance(step.operation, ResampleKernel | SetLength)
-        if documents and (unsaid or step.frames != step.table.frames):
+        video = step.table.role is Role.ABSOLUTE and not step.table.family.volume
+        deeper = step.frames != step.table.frames and not video
+        if documents and (unsaid or deeper):
             raise TableError(
                 f"{step.table.name} changes ({step.reason}), but the config files cannot be "
                 "updated for this change and would be stale.",
@@ -282,7 +298,7 @@ def _require_one_size(steps: Sequence[Step], request: Request) -> None:
     sizes: dict[str, tuple[Size, Tiling, Grid]] = {}
     for step in steps:
         table, tiling = step.table, step.table.tiling
-        on_its_own = table.role is Role.ABSOLUTE and table.follows is None
+        on_its_own = table.role in _CELLS and table.follows is None
         if _of_another_tower(table, request):
             continue
         if on_its_own and tiling is not None and {"h", "w"} <= table.layout.axes:
@@ -328,7 +344,7 @@ def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
     grids = {
         step.table.grid: step.table.name
         for step in steps
-        if step.table.role is Role.ABSOLUTE
+        if step.table.role in _CELLS
         and {"h", "w"} <= step.table.layout.axes
         and not _of_another_tower(step.table, request)
     }

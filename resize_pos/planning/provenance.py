@@ -90,7 +90,7 @@ def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
     """Return the planned geometry of the tables, for a container that cannot store a record."""
     return {
         step.name: Geometry(
-            step.table.prefix, step.target, step.table.suffix, ("as it was planned",)
+            step.table.prefix, step.target, step.table.suffix, ("as it was planned",), step.frames
         )
         for step in plan.steps
     }

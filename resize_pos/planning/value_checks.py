@@ -25,6 +25,7 @@ from resize_pos.planning.plan import Plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_CELLS = (Role.ABSOLUTE, Role.MIXING)
 _USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four registers
 
 _FLOATS = {"F32": "f", "F64": "d"}
@@ -52,7 +53,7 @@ def tables_assumed_square(plan: Plan) -> Iterator[PositionTable]:
     This includes a table that is kept because its assumed grid equals the target.
     """
     for step in plan.steps:
-        kept_at_target = plan.request.to_image and step.table.role is Role.ABSOLUTE
+        kept_at_target = plan.request.to_image and step.table.role in _CELLS
         matters = step.action is not Action.KEEP or kept_at_target
         if ONLY_SQUARE in step.table.evidence and step.state is None and matters:
             yield step.table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
-from resize_pos.families.tables import PositionTable, Step, stored_grid
+from resize_pos.families.tables import PositionTable, Step, stored_frames, stored_grid
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.place import merged
 from resize_pos.quality.measures.sampling import Wide, products, some_channels, spread, unit
@@ -67,7 +67,8 @@ class StepPictures:
 def picture_table(table: PositionTable, array: NDArray[Any]) -> TablePictures:
     """Compute everything that can be drawn of a stored table."""
     stored = stored_grid(table.role, table.grid)
-    parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
+    frames = stored_frames(table.role, table.frames)
+    parts = table.layout.unfold(array, table.prefix, stored, table.suffix, frames)
     grid = parts.grid.astype(np.float64)
     return picture_grid(grid, parts.prefix.astype(np.float64))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.families.family import Role
-from resize_pos.families.tables import PositionTable, stored_grid
+from resize_pos.families.tables import PositionTable, stored_frames, stored_grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,8 +85,9 @@ def examine(table: PositionTable, array: NDArray[Any]) -> Health:
     from resize_pos.quality.measures.sampling import in_range
 
     stored = stored_grid(table.role, table.grid)
+    frames = stored_frames(table.role, table.frames)
     divisor, (array,) = in_range(array)
-    parts = table.layout.unfold(array, table.prefix, stored, table.suffix, table.frames)
+    parts = table.layout.unfold(array, table.prefix, stored, table.suffix, frames)
     numbers = measure_lone(parts.grid)
     if divisor != 1.0:  # sines and cosines need no scaling, so it is not such a table
         numbers = {**numbers, "row_energy": 0.0}

@@ -61,6 +61,9 @@ PREFIX_CHANGE = (1e-6, 0.1)
 WINDOW_PROMINENCE = 0.3
 ZERO_OFFSET = (0.1, 0.5)
 ASYMMETRY_GROWTH = 0.1
+MIXING_LOSS = 0.02  # float32 loses 1e-7, float16 1e-3, bfloat16 4e-3
+WINDOW_KEPT = 0.95  # cosine of the mean window; honest transfers keep more than 0.99
+WINDOW_SHARE = 0.02  # of the variance; noise of 7×7 windows has as much
 
 # The measures that say whether a table looks like an honest resize: their limits, and the words
 # for a table beyond them.
@@ -96,7 +99,7 @@ def judge(
         checks += [*_place(values), *_neighbours(values), *_window(values)]
     if not image:
         checks = [_at_most_a_warning(check) for check in checks]
-    checks += _offsets(values)
+    checks += [*_offsets(values), *_mixing(values), *_tiling(values)]
     if health is not None:
         checks += _source(health)
     return (*checks, *_libraries(measured.peers, resampling))
@@ -294,6 +297,38 @@ def _offsets(values: Mapping[str, float]) -> Iterator[Check]:
     if growth > ASYMMETRY_GROWTH:
         words = f"offsets Δ and −Δ differ more than before (by {growth:.2f}): not centred?"
         yield Check("symmetry", Level.WARN, words)
+
+
+def _mixing(values: Mapping[str, float]) -> Iterator[Check]:
+    if "mixing_loss" not in values:
+        return
+    loss, scale = values["mixing_loss"], values["mixing_scale"]
+    if scale < 1:
+        yield Check(
+            "mixing",
+            Level.WARN,
+            f"the grid shrinks to ×{scale:.2f}: a layer over patches cannot be kept on fewer of "
+            f"them (W′·R differs from W by {loss:.1%}); expect to fine-tune",
+        )
+    elif loss > MIXING_LOSS:
+        words = f"W′·R differs from W by {loss:.1%}: rounded, or not made by pseudo-inverse"
+        yield Check("mixing", Level.WARN, words)
+    else:
+        words = f"on the old grid the layer is what it was (W′·R = W to {loss:.0e})"
+        yield Check("mixing", Level.OK, words)
+
+
+def _tiling(values: Mapping[str, float]) -> Iterator[Check]:
+    if "window_kept" not in values:
+        return
+    kept, plain = values["window_kept"], values["window_kept_plain"]
+    if values["window_share"] < WINDOW_SHARE:
+        words = "the source hardly repeats with the window, so there was little to tile"
+        yield Check("window", Level.OK, words)
+        return
+    level = Level.OK if kept >= WINDOW_KEPT else Level.WARN
+    words = f"the window that repeats is kept (cosine {kept:.2f}; interpolated: {plain:.2f})"
+    yield Check("window", level, words)
 
 
 def _libraries(peers: tuple[Peer, ...], resampling: Resampling | None) -> Iterator[Check]:

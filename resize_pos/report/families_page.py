@@ -9,6 +9,13 @@ from resize_pos.families.family import Family, Owner, Role
 _SECTIONS: tuple[tuple[Role, str, str], ...] = (
     (Role.ABSOLUTE, "Absolute tables", "One vector per patch of the image, resized with it."),
     (
+        Role.MIXING,
+        "Layers over patches",
+        "Fully connected layers over all patches. With R the resampling of the grid and R⁺ its "
+        "pseudo-inverse, weights that read patches become W·R⁺, weights that write them R·W, and "
+        "those that do both R·W·R⁺.",
+    ),
+    (
         Role.RELATIVE,
         "Relative tables",
         "One vector per offset between two patches, resampled in offset space.",
@@ -39,6 +46,22 @@ takes any of them.
 """
 
 
+_REFUSALS = """\
+## What is refused, and why
+
+- **Two towers that see images of different sizes** (DeepSeek-VL hybrid: 1024 and 384 px). One
+  `--to` cannot mean both; `--tower NAME` converts one of them, and a second run the other.
+- **A relative table of an unknown model.** Whether its window follows the image is not in the
+  file: 7×7 may be the window of a pyramid, or the whole image.
+- **A window that differs between the sizes of one model** (Swin with an image smaller than its
+  window). The file does not tell a small window from a large one that was cut; `--to-window N`
+  does.
+- **Sizes that a model cannot run**, such as a grid that does not hold whole windows (Hiera) or does
+  not divide into blocks (NesT). The error names the nearest sizes.
+- **Quantised and integer tables.** Their scales belong to rows that would no longer exist.
+"""
+
+
 def families_markdown(families: Sequence[Family]) -> str:
     """Describe a registry, role by role, in order of precedence."""
     parts = [_INTRODUCTION]
@@ -49,7 +72,7 @@ def families_markdown(families: Sequence[Family]) -> str:
         members = [family for family in families if family.role is role]
         if members:
             parts.append(f"## {title}\n\n{words}\n\n{_table(members)}\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, _REFUSALS])
 
 
 def _table(families: Iterable[Family]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from resize_pos.core.fast_dataclass import dataclass
@@ -155,7 +156,8 @@ def extent_words(table: PositionTable) -> str:
     if table.role is Role.SEQUENCE:
         return f"length {table.grid.width}"
     if table.role is Role.RELATIVE:
-        return f"offsets of {table.grid}"
+        grid = replace(table.grid, depth=table.frames if table.layout.has_time else 0)
+        return f"offsets of {grid}"
     return f"{table.frames} × {table.grid}" if table.layout.has_time else str(table.grid)
 
 

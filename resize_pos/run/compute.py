@@ -16,6 +16,8 @@ from resize_pos.core.operations import (
     Lengthen,
     Rebuild,
     ResampleKernel,
+    ResampleMixing,
+    ResampleTiled,
     ScaleQueries,
     SetLength,
     SinCos,
@@ -156,7 +158,7 @@ def _judged(
     around: Neighbours,
     limits: tuple[Limit, ...],
 ) -> TableReport:
-    if isinstance(step.operation, Lengthen | SinCos):
+    if isinstance(step.operation, Lengthen | SinCos | ResampleMixing | ResampleTiled):
         measured = _finite(measure_direct(step, before, after))
         return TableReport(
             step, measured.values, (*judge(measured), *judge_limits(measured, limits))

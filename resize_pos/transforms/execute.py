@@ -17,15 +17,18 @@ from resize_pos.core.operations import (
     Rebuild,
     Resample,
     ResampleKernel,
+    ResampleMixing,
     ResampleOffsets,
+    ResampleTiled,
     ResizeState,
     ScaleQueries,
     SetLength,
     SinCos,
 )
-from resize_pos.families.tables import Step, stored_grid
+from resize_pos.families.tables import Step, stored_frames, stored_grid
 from resize_pos.transforms.absolute import resize_absolute
 from resize_pos.transforms.derived import rebuild
+from resize_pos.transforms.mixing import resize_mixing
 from resize_pos.transforms.optimizer_state import keep_sign
 from resize_pos.transforms.patch_kernel import resize_kernel
 from resize_pos.transforms.queries import scale_queries
@@ -33,6 +36,7 @@ from resize_pos.transforms.relative import resize_relative
 from resize_pos.transforms.rows import set_rows
 from resize_pos.transforms.sequence import resize_sequence
 from resize_pos.transforms.sincos import regenerate
+from resize_pos.transforms.tiled import resize_tiled
 
 _TOGETHER = 1 << 20  # new elements of alike tables that are computed as one
 _FEWEST = 4  # tables for which that pays
@@ -127,9 +131,28 @@ def transform(step: Step, array: NDArray[Any], device: str = "cpu") -> NDArray[A
                 (table.frames, step.frames),
                 restore_norms=restore_norms,
             )
+        case ResampleTiled(resampling, window):
+            rows = (table.prefix, table.suffix)
+            return resize_tiled(
+                array,
+                table.layout,
+                rows,
+                source,
+                target,
+                resampling,
+                window,
+                table.frames,
+                device,
+            )
+        case ResampleMixing(resampling, mixing):
+            return resize_mixing(array, table.layout, source, target, resampling, mixing)
         case ResampleOffsets(how, signed):
+            frames = (
+                stored_frames(table.role, table.frames),
+                stored_frames(table.role, step.frames),
+            )
             return resize_relative(
-                array, table.layout, source, table.suffix, target, how, signed=signed
+                array, table.layout, source, table.suffix, target, how, signed=signed, frames=frames
             )
         case Lengthen() as how:
             length = table.length

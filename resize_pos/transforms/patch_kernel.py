@@ -34,12 +34,12 @@ def resize_kernel(
     pixels = widen(parts.grid)
     for axis, length in ((1, target.height), (2, target.width)):
         if pixels.shape[axis] != length:
-            pixels = apply(_inverse(pixels.shape[axis], length, resampling), pixels, axis)
+            pixels = apply(inverse(pixels.shape[axis], length, resampling), pixels, axis)
     resized = Unfolded(parts.prefix, round_once(pixels, array.dtype), parts.suffix)
     return layout.fold(resized, array.shape).astype(array.dtype, copy=False)
 
 
-def _inverse(source: int, target: int, resampling: Resampling) -> Operator:
+def inverse(source: int, target: int, resampling: Resampling) -> Operator:
     """Return pinv(Rᵀ) of the operator R from `source` to `target` pixels."""
     dense = np.linalg.pinv(operator(source, target, resampling).matrix.T)
     indices = np.broadcast_to(np.arange(source), (target, source))

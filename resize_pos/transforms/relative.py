@@ -31,15 +31,17 @@ def resize_relative(
     how: OffsetResampling,
     *,
     signed: bool = True,
+    frames: tuple[int, int] = (1, 1),
 ) -> NDArray[Any]:
     """Resize a table between two stored grids, in its own layout and dtype.
 
     `source` and `target` count stored positions per axis: 2n − 1 offsets of a window of n cells,
-    or its n distances where the table is not signed. The rows after the grid are kept.
+    or its n distances where the table is not signed. The rows after the grid are kept. `frames`
+    are the stored offsets in time or depth, before and after.
     """
-    if source == target:
+    if source == target and frames[0] == frames[1]:
         return array
-    parts = layout.unfold(array, 0, source, suffix)
+    parts = layout.unfold(array, 0, source, suffix, frames[0])
     grid = widen(parts.grid)
     unfolded = not signed and not how.folded
     if unfolded:
@@ -49,6 +51,10 @@ def resize_relative(
         along = offset_operator(grid.shape[axis], length, how)
         if not along.is_identity:
             grid = apply(along, grid, axis)
+    if frames[0] != frames[1]:
+        film = grid.reshape(-1, frames[0], *grid.shape[1:])
+        film = apply(offset_operator(*frames, how), film, 1)
+        grid = film.reshape(-1, *grid.shape[1:])
     if unfolded:
         grid = grid[:, target.height - 1 :, target.width - 1 :]
     resized = Unfolded(parts.prefix, round_once(grid, array.dtype), parts.suffix)

@@ -12,15 +12,20 @@ import numpy as np
 from resize_pos.configs.read import ConfigFiles
 from resize_pos.containers.base import Container
 from resize_pos.core.conventions import DEFAULT
-from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
-from resize_pos.core.operations import Lengthen, LengthMethod, Rebuild, Resample, SinCos
-from resize_pos.core.request import Request, as_lengths
+from resize_pos.core.operations import (
+    Lengthen,
+    Operation,
+    Rebuild,
+    Resample,
+    ResampleMixing,
+    ResampleTiled,
+    SinCos,
+)
+from resize_pos.core.request import Request
 from resize_pos.families.family import Role
-from resize_pos.families.tables import Located, PositionTable, Step, stored_grid
-from resize_pos.planning.locate import locate_in
-from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.families.tables import PositionTable, Step, stored_grid
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
@@ -37,6 +42,7 @@ from resize_pos.verify.made_by import (
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
 from resize_pos.verify.origin import origin_in_doubt
+from resize_pos.verify.output_plan import plan_between
 from resize_pos.verify.scaled_queries import find_scaled
 
 if TYPE_CHECKING:
@@ -156,91 +162,6 @@ def _configs(path: Path, size: Size | None) -> Iterator[Check]:
             yield Check("config", Level.WARN, f"{words}, but the tables are for {size} px")
 
 
-def plan_between(source: Container, output: Container, request: Request) -> Plan:
-    """Plan the transfer that the output claims to be."""
-    theirs = locate_in(output, of_output(request))
-    untold = replace(request, to_size=None, to_grid=None, to_window=None, to_length=None)
-    ours = locate_in(source, untold)
-    return make_plan(ours, target_request(ours, theirs, request, output.path))
-
-
-def of_output(request: Request) -> Request:
-    """Return the request for the output alone: its `to_…` values become `from_…` values."""
-    return replace(
-        request,
-        to_size=None,
-        to_grid=None,
-        to_window=None,
-        to_length=None,
-        from_size=request.to_size,
-        from_grid=request.to_grid,
-        from_window=request.to_window,
-        from_length=request.to_length,
-    )
-
-
-def image_size(container: Container, request: Request) -> Size:
-    """Return the image size that a checkpoint is for."""
-    located = locate_in(container, replace(request, to_size=None, to_grid=None))
-    for table in located.tables:
-        if table.pixels is not None:
-            return table.pixels
-    if request.from_size is not None:
-        return request.from_size
-    raise GeometryError(
-        f"{container.path.name}: its image size is not known, and a model needs one.",
-        hint="pass --patch N, or --from and --to.",
-    )
-
-
-def target_request(ours: Located, theirs: Located, request: Request, output: Path) -> Request:
-    """State the target in the terms of the source: the size, grid or length that the output has."""
-    request = _with_length(ours, theirs, request)
-    if request.to_image:
-        return request
-    windows = {table.reach.nominal for table in theirs.tables if table.reach is not None}
-    if request.to_window is None and len(windows) == 1 and None not in windows:
-        request = replace(request, to_window=windows.pop())
-    image = (Role.ABSOLUTE, Role.RELATIVE, Role.DISTANCE)
-    known = {table.name: table for table in theirs.tables if table.role in image}
-    for table in ours.tables:
-        tied = table.role is Role.ABSOLUTE or table.patch is not None
-        if table.name not in known or not tied:
-            continue
-        found = known[table.name]
-        if table.pixels is not None and table.tiling is not None:
-            return replace(request, to_size=table.tiling.pixels(found.grid))
-        return replace(request, to_grid=found.grid)
-    if request.to_window is not None or request.to_length is not None:
-        return request
-    for unsettled in theirs.unsettled:
-        raise GeometryError(
-            f"{output.name}: {unsettled.error.message}",
-            hint="state the output's geometry with --to SIZE or --to-grid HxW.",
-        )
-    raise TableError(
-        f"{output.name}: no table of the source was found in it.",
-        hint="`resize-pos inspect` shows what each of the two files holds.",
-    )
-
-
-def _with_length(ours: Located, theirs: Located, request: Request) -> Request:
-    """Add the new length of a text table; the recipe is determined later."""
-    known = {table.name: table.length for table in theirs.tables if table.role is Role.SEQUENCE}
-    text_tables = [t for t in ours.tables if t.name in known and t.family.kept is None]
-    changed = [table for table in text_tables if table.length != known[table.name]]
-    if not changed and not (text_tables and ours.all_text):
-        return request
-    table = (changed or text_tables)[0]
-    stated = as_lengths(request) if ours.all_text else request
-    return replace(
-        stated,
-        to_length=stated.to_length or known[table.name],
-        from_length=stated.from_length or table.length,
-        lengthen=stated.lengthen or Lengthen(LengthMethod.LINEAR),
-    )
-
-
 def compare_untouched(output: Container, source: Container, changed: set[str]) -> Untouched:
     """Compare every tensor that no step changes, byte for byte, one at a time."""
     mine, theirs = source.tensors, output.tensors
@@ -283,16 +204,18 @@ def explain(
     finite = _finite(table, after)
     if finite is not None:
         return TableVerification(step, (finite,))
-    if isinstance(step.operation, Lengthen | SinCos):
+    if isinstance(step.operation, Lengthen | SinCos | ResampleMixing | ResampleTiled):
         operation, distance = find_recipe(step, before, after)
         close = is_close(distance, after.dtype)
-        if close or isinstance(step.operation, Lengthen):
+        if close or isinstance(step.operation, Lengthen | ResampleMixing):
             return _explain_recipe(replace(step, operation=operation), before, after, distance)
-        # A fixed table that was interpolated, as most libraries do.
+        # A fixed table, or one that repeats, that was interpolated, as most libraries do.
         step = replace(step, operation=Resample(DEFAULT.resampling))
     origin = origin_of(step, before, after)
     if origin is not None and isinstance(step.operation, Rebuild):
         return TableVerification(step, (origin,))
+    if table.layout.has_time:
+        return _explain_frames(step, before, after, around, origin)
     old, new = unfold(step, before, after)
     grids = stored_grid(table.role, table.grid), stored_grid(table.role, step.target)
     pair = make_pair(old, new, *grids)
@@ -328,16 +251,43 @@ def explain(
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
 
 
+def _explain_frames(
+    step: Step,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    around: Neighbours | None,
+    origin: Check | None,
+) -> TableVerification:
+    """Judge a table with frames or slices: recompute it under every convention."""
+    resampling = None
+    if origin is None:
+        operation, distance = find_recipe(step, before, after)
+        origin = _origin(operation, distance, after)
+        if origin.level is Level.OK:
+            resampling = resampling_of(replace(step, operation=operation))
+    if step.table.grid.cells == 1:
+        return TableVerification(step, (origin,))  # a time axis alone has no neighbouring cells
+    measured = measure_table(step, before, after, around, resampling)
+    health = examine(step.table, before)
+    image = step.table.role is Role.ABSOLUTE
+    checks = (origin, *judge(measured, health, resampling=resampling, image=image))
+    return TableVerification(step, checks, health=health, measures=measured.values)
+
+
+def _origin(operation: Operation, distance: float, after: NDArray[Any]) -> Check:
+    if is_close(distance, after.dtype):
+        return Check("origin", Level.OK, f"made by {operation}, to {distance:.0e}")
+    near = f"matches no recipe; the nearest is {operation}, {distance:.1%} away"
+    return Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
+
+
 def _explain_recipe(
     step: Step, before: NDArray[Any], after: NDArray[Any], distance: float
 ) -> TableVerification:
     """Judge a text by its recipe and a fixed table by its formula."""
     measured = measure_direct(step, before, after)
-    words = f"made by {step.operation}, to {distance:.0e}"
-    origin = Check("origin", Level.OK, words)
-    if not is_close(distance, after.dtype):
-        near = f"matches no known method; the nearest is {step.operation}, {distance:.1%} away"
-        origin = Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
+    assert step.operation is not None
+    origin = _origin(step.operation, distance, after)
     return TableVerification(step, (origin, *judge(measured)), measures=measured.values)
 
 

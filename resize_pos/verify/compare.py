@@ -25,8 +25,9 @@ from resize_pos.quality.measures.table import Neighbours
 from resize_pos.quality.table_health import Health, examine
 from resize_pos.quality.verdict import Check, Level, worst
 from resize_pos.transforms.execute import transform
-from resize_pos.verify.against_source import explain, of_output, plan_between
+from resize_pos.verify.against_source import explain
 from resize_pos.verify.kept_grid import KeptGrid, keep_the_grid
+from resize_pos.verify.output_plan import of_output, plan_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

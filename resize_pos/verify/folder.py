@@ -99,7 +99,7 @@ def _towers(located: Located) -> Iterator[_Tower]:
 
 
 def _tells_size(table: PositionTable) -> bool:
-    return table.role is Role.ABSOLUTE and table.follows is None
+    return table.role in (Role.ABSOLUTE, Role.MIXING) and table.follows is None
 
 
 def _towers_without_tables(documents: Mapping[str, Document]) -> Iterator[_Tower]:

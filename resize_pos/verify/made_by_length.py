@@ -1,4 +1,4 @@
-"""Find the recipe that made a table: try every length method, or its sin-cos formula."""
+"""Find the recipe that made a table: a length method, its sin-cos formula, a way to resample it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.core.operations import Fill, Lengthen, LengthMethod, Operation, SinCos, SinCosMode
+from resize_pos.core.conventions import PEERS
+from resize_pos.core.operations import (
+    Fill,
+    Lengthen,
+    LengthMethod,
+    Operation,
+    Resample,
+    ResampleMixing,
+    ResampleTiled,
+    SinCos,
+    SinCosMode,
+)
 from resize_pos.families.tables import Step
 from resize_pos.transforms.execute import transform
 
@@ -46,7 +57,12 @@ def is_close(distance: float, dtype: np.dtype[Any]) -> bool:
 
 def _candidates(
     step: Step, before: NDArray[Any], after: NDArray[Any]
-) -> Iterator[Lengthen | SinCos]:
+) -> Iterator[Lengthen | SinCos | Resample | ResampleMixing | ResampleTiled]:
+    if isinstance(step.operation, Resample | ResampleMixing | ResampleTiled):
+        own = step.operation.resampling
+        for resampling in dict.fromkeys([own, *(peer.resampling for peer in PEERS)]):
+            yield replace(step.operation, resampling=resampling)
+        return
     if isinstance(step.operation, SinCos):
         for mode in (SinCosMode.RESCALED, SinCosMode.ABSOLUTE):
             if mode is SinCosMode.ABSOLUTE or step.operation.table.dimensions > 1:

@@ -14,10 +14,17 @@ from resize_pos.containers.base import Container
 from resize_pos.core.errors import OutputError
 from resize_pos.core.geometry import Size
 from resize_pos.core.json_edit import Document
-from resize_pos.core.operations import Rebuild, ResampleKernel, ResizeState, ScaleQueries, SetLength
+from resize_pos.core.operations import (
+    Rebuild,
+    ResampleKernel,
+    ResampleMixing,
+    ResizeState,
+    ScaleQueries,
+    SetLength,
+)
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
-from resize_pos.families.tables import Action, Step, stored_grid
+from resize_pos.families.tables import Action, Step, stored_frames, stored_grid
 from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import planned_geometry, recorded_geometry
@@ -49,6 +56,7 @@ def check_output(
         from_size=_from_size(plan) if request.from_size else None,
         from_grid=None,
         from_length=request.to_length if request.from_length else None,
+        from_window=(request.to_window or request.from_window) if request.from_window else None,
     )
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
     around_output = Surroundings(
@@ -112,14 +120,15 @@ def _check_kept_rows(step: Step, before: NDArray[Any], after: NDArray[Any]) -> N
     table = step.table
     how = step.operation.how if isinstance(step.operation, ResizeState) else step.operation
     # These have no prefix and no suffix.
-    without_rows = (Rebuild, ResampleKernel, SetLength, ScaleQueries)
+    without_rows = (Rebuild, ResampleKernel, ResampleMixing, SetLength, ScaleQueries)
     if isinstance(how, without_rows) or step.action is Action.KEEP:
         return
     if not table.prefix and not table.suffix:
         return
     source, target = (stored_grid(table.role, grid) for grid in (table.grid, step.target))
-    old = table.layout.unfold(before, table.prefix, source, table.suffix, table.frames)
-    new = table.layout.unfold(after, table.prefix, target, table.suffix, step.frames)
+    frames = [stored_frames(table.role, count) for count in (table.frames, step.frames)]
+    old = table.layout.unfold(before, table.prefix, source, table.suffix, frames[0])
+    new = table.layout.unfold(after, table.prefix, target, table.suffix, frames[1])
     for kept, written in ((old.prefix, new.prefix), (old.suffix, new.suffix)):
         if kept.tobytes() != written.tobytes():
             raise OutputError(f"{step.name}: prefix or suffix rows were not kept bit for bit.")

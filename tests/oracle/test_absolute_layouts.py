@@ -6,6 +6,7 @@ models go through `save_pretrained` and `from_pretrained`; see test_absolute_lay
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,8 +23,9 @@ from timm.models.mlp_mixer import MixerBlock, MlpMixer, ResBlock, SpatialGatingB
 from timm.models.nest import Nest
 from timm.models.volo import VOLO
 
-from resize_pos import ResizePosError, resize_state_dict
+from resize_pos import resize_state_dict
 
+VALUED = re.compile(r"pos|mlp_tokens|linear_tokens|gate\.proj")
 Size = tuple[int, int]
 Build = Callable[[Any], Any]
 
@@ -119,6 +121,7 @@ def table(*names: str) -> frozenset[str]:
 
 
 POS = table("pos_embed")
+MIXED = table(*(f"blocks.0.mlp_tokens.{n}" for n in ("fc1.weight", "fc2.weight", "fc2.bias")))
 ANY = ((384, 256), (96, 160))  # larger and smaller, both non-square
 LAYOUTS: Mapping[str, Layout] = {
     "ViT": Layout(of_timm("vit_tiny_patch16_224"), (224, 224), ANY, POS),
@@ -217,6 +220,37 @@ LAYOUTS: Mapping[str, Layout] = {
         ((448, 448), (96, 160)),
         table("head.pos_embed"),
     ),
+    "MLP-Mixer": Layout(
+        mixer(MixerBlock),
+        (224, 224),
+        ANY,
+        MIXED,
+    ),
+    "MLP-Mixer 8×4": Layout(
+        mixer(MixerBlock),
+        (128, 64),
+        ((192, 96), (64, 96)),
+        MIXED,
+        {"from_": "128x64"},
+    ),
+    "gMLP": Layout(
+        mixer(SpatialGatingBlock, mlp_layer=GatedMlp, mlp_ratio=4),
+        (224, 224),
+        ANY,
+        table(*(f"blocks.0.mlp_channels.gate.proj.{part}" for part in ("weight", "bias"))),
+    ),
+    "ResMLP": Layout(
+        mixer(ResBlock, mlp_ratio=4),
+        (224, 224),
+        ANY,
+        table("blocks.0.linear_tokens.weight", "blocks.0.linear_tokens.bias"),
+    ),
+    "flat Hiera": Layout(
+        as_built("hiera_tiny_224", embed_dim=16, stages=(1, 1, 1, 1)),
+        (224, 224),
+        ((256, 192), (160, 320)),
+        POS,
+    ),
     "flat Hiera, forced": Layout(
         as_built("hiera_tiny_224", embed_dim=16, stages=(1, 1, 1, 1)),
         (224, 224),
@@ -266,10 +300,10 @@ def tensors(name: str) -> Mapping[str, torch.Tensor]:
 
 
 def with_values(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Give values to whatever sounds like a position table: such tensors may be looked at."""
+    """Give values to position tables and layers over patches: such tensors may be looked at."""
     random = torch.Generator().manual_seed(0)
     return {
-        key: torch.randn(value.shape, generator=random) if "pos" in key else value
+        key: torch.randn(value.shape, generator=random) if VALUED.search(key) else value
         for key, value in state.items()
     }
 
@@ -349,36 +383,3 @@ def test_a_reference_grid_is_resized_on_request() -> None:
     resized = resize_state_dict(source, to=(384, 512), reference_grids="resize")
     assert resized["embeds.pos_embed_y"].shape == (1, 24, 48)
     assert resized["embeds.pos_embed_x"].shape == (1, 32, 48)
-
-
-REFUSED = {
-    "MLP-Mixer": (
-        mixer(MixerBlock),
-        "blocks.0.mlp_tokens.fc1.weight cannot be transferred: it mixes patches",
-    ),
-    "gMLP": (
-        mixer(SpatialGatingBlock, mlp_layer=GatedMlp, mlp_ratio=4),
-        "blocks.0.mlp_channels.gate.proj.weight cannot be transferred",
-    ),
-    "ResMLP": (
-        mixer(ResBlock, mlp_ratio=4),
-        "blocks.0.linear_tokens.weight cannot be transferred",
-    ),
-    "flat Hiera": (
-        as_built("hiera_tiny_224", embed_dim=16, stages=(1, 1, 1, 1)),
-        "repeats with its 8×8 mask units",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_transferred_is_refused_by_name(name: str) -> None:
-    build, message = REFUSED[name]
-    with torch.device("meta"):
-        state = build((224, 224)).state_dict()
-    source = with_values(state)
-    with pytest.raises(ResizePosError, match=message[:40]) as caught:
-        resize_state_dict(source, to=(256, 192))
-    assert message in caught.value.message
-    same = resize_state_dict(source, to=224)
-    assert all(same[key] is source[key] for key in source)

@@ -15,7 +15,7 @@ import pytest
 import torch
 import transformers
 
-from resize_pos import ResizePosError, resize_checkpoint
+from resize_pos import resize_checkpoint
 
 Size = tuple[int, int]
 SMALL = {
@@ -268,6 +268,28 @@ LAYOUTS: Mapping[str, Layout] = {
     "Idefics 3 vision": vit(
         "Idefics3VisionTransformer", "Idefics3VisionConfig", targets=((96, 96), (32, 32))
     ),
+    "Hiera": Layout(
+        "HieraModel",
+        "HieraConfig",
+        {"embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 1, 1]},
+        targets=((96, 128), (32, 160)),
+        listed=True,
+    ),
+    "Hiera-MAE": Layout(
+        "HieraForPreTraining",
+        "HieraConfig",
+        {
+            "embed_dim": 8,
+            "depths": [1, 1, 1, 1],
+            "num_heads": [1, 1, 1, 1],
+            "decoder_hidden_size": 16,
+            "decoder_depth": 1,
+            "decoder_num_heads": 2,
+        },
+        targets=((96, 128), (32, 160)),
+        listed=True,
+        changes=2,
+    ),
 }
 CASES = [(name, size) for name, layout in LAYOUTS.items() for size in layout.targets]
 
@@ -369,6 +391,7 @@ LEFT_ALONE = {
         },
         key="unused",
     ),
+    "SAM 3": vit("Sam3ViTModel", "Sam3ViTConfig", pretrain_image_size=64, window_size=4),
     "Gemma 4": Layout(
         "Gemma4VisionModel",
         "Gemma4VisionConfig",
@@ -388,39 +411,6 @@ def test_what_the_library_handles_itself_is_left_alone(name: str, tmp_path: Path
     assert report.tables
     assert all(table.step.table.family.why in table.step.reason for table in report.tables)
     assert not report.plan.near_misses
-
-
-REFUSED = {
-    "SAM 3": (
-        vit("Sam3ViTModel", "Sam3ViTConfig", pretrain_image_size=64, window_size=4),
-        "tiles this table",
-    ),
-    "Hiera": (
-        Layout(
-            "HieraModel",
-            "HieraConfig",
-            {"embed_dim": 8, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 1, 1]},
-            listed=True,
-        ),
-        "mask units",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_table_that_must_not_be_interpolated_is_refused_unless_forced(
-    name: str, tmp_path: Path
-) -> None:
-    layout, message = REFUSED[name]
-    layout.build(layout.source).save_pretrained(tmp_path)
-    (tmp_path / "config.json").unlink()
-    source = tmp_path / "model.safetensors"
-    with pytest.raises(ResizePosError) as caught:
-        resize_checkpoint(source, to=96)
-    assert message in caught.value.message
-    assert "--force-interpolate" in str(caught.value.hint)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
-    assert resize_checkpoint(source, to=96, force_interpolate=True).plan.changes
 
 
 def test_frames_of_a_tube_model_change_on_request(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from tests.oracle.sweeps import Shapes, Tally, shapes_of, whole_patches
 
 # A refusal has to give one of these reasons; anything else is a gap.
 REASONS = (
-    "cannot be transferred: SAM N tiles",  # the library tiles the table, whatever the image
-    "cannot be transferred: Hiera's table repeats",
     "images of different sizes",  # DeepSeek-VL hybrid: two towers, and --to is one size
 )
 DEPTHS = ("num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "layers")

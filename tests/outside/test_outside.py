@@ -69,9 +69,6 @@ def test_half_a_model_is_refused_and_also_makes_it_whole(
 @pytest.mark.parametrize(
     "name",
     [
-        "g-mlp-pytorch:g_mlp_pytorch.gMLPVision",
-        "mlp-mixer-pytorch:mlp_mixer_pytorch.MLPMixer",
-        "res-mlp-pytorch:res_mlp_pytorch.ResMLP",
         "torchgeo:croma.CROMA",
         "kornia:vit.VisionTransformer",
         "python-doctr:pytorch.vit_s",

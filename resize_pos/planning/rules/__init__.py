@@ -9,6 +9,7 @@ from resize_pos.planning.rules import (
     absolute,
     derived,
     index,
+    mixing,
     patch_kernel,
     relative,
     sequence,
@@ -21,6 +22,7 @@ from resize_pos.planning.rules.base import Rule
 # buffer may need any of them.
 RULES: Mapping[Role, Rule] = {
     Role.ABSOLUTE: Rule(absolute.settle_table, target.plan_step),
+    Role.MIXING: Rule(mixing.settle_table, mixing.plan_step),
     Role.REFERENCE: Rule(absolute.settle_reference, target.plan_reference),
     Role.INDEX: Rule(index.settle_table, index.plan_step),
     Role.SEQUENCE: Rule(sequence.settle_table, sequence.plan_step),

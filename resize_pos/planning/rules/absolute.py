@@ -40,6 +40,8 @@ def settle_table(
     tensor, family, layout, request = match.tensor, match.family, match.layout, around.request
     patch = _patch(match, around)
     window = read_patch(family.window, match.stem, around.tensors)
+    if tensor.name not in around.known:
+        _require_usual_mel(match, patch, window.size if window else None)
     tiling = None if patch is None else Tiling(patch.size, window.size if window else None)
     leader = _leader(match, settled) if family.follows else None
     hypotheses = [
@@ -165,6 +167,9 @@ def _judge(match: Match, around: Surroundings) -> Judge | None:
 
 def _patch(match: Match, around: Surroundings) -> Patch | None:
     stated = around.request.patch
+    overlapping = _overlapping(match, around)
+    if overlapping is not None:
+        return overlapping
     found = _read_patch(match, around)
     for config in around.configs if match.family.window and stated is None else ():
         if config.step is not None:
@@ -183,6 +188,46 @@ def _patch(match: Match, around: Surroundings) -> Patch | None:
         if config.patch is not None:
             return Patch(config.patch, f"{config.file} says patch {config.patch}")
     return None
+
+
+def _overlapping(match: Match, around: Surroundings) -> Patch | None:
+    """Derive the step between overlapping patches from `--from` and a stored number of cells."""
+    size, grid = around.request.from_size, match.layout.grid(match.tensor.shape)
+    window = read_patch(match.family.window, match.stem, around.tensors)
+    if size is None or grid is None or window is None or around.request.patch is not None:
+        return None
+    sides = (
+        ("h", size.height, window.size.height, grid.height),
+        ("w", size.width, window.size.width, grid.width),
+    )
+    steps = []
+    for axis, pixels, seen, cells in sides:
+        step = (
+            seen if axis not in match.layout.axes or cells == 1 else (pixels - seen) // (cells - 1)
+        )
+        if axis in match.layout.axes and (step < 1 or (pixels - seen) // step + 1 != cells):
+            return None
+        steps.append(step)
+    every = Size(*steps)
+    return Patch(every, f"--from {size} over {grid} cells is one patch every {every}")
+
+
+def _require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:
+    """Refuse a step that is only a family's default, if 128 mel bins would not give these rows."""
+    rows = match.layout.grid(match.tensor.shape)
+    if match.family.audio != "mel time" or rows is None or patch is None or window is None:
+        return
+    default = patch.kernel is None and patch.reason.startswith("one cell")
+    usual = (_USUAL_MEL - window.height) // patch.size.height + 1
+    if default and "h" in match.layout.axes and rows.height != usual:
+        raise GeometryError(
+            f"{match.tensor.name} has {rows.height} rows, which {_USUAL_MEL} mel bins at the usual "
+            f"step of {patch.size.height} do not give; the step is not in the file.",
+            hint="pass --from MELxTIME, the size of the spectrogram, for example --from 128x998.",
+        )
+
+
+_USUAL_MEL = 128
 
 
 def _read_patch(match: Match, around: Surroundings) -> Patch | None:

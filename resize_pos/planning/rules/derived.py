@@ -16,7 +16,6 @@ from resize_pos.core.request import Request
 from resize_pos.families.tables import Action, PositionTable, Step, keep
 from resize_pos.families.windows import DerivedRule, Reach
 from resize_pos.planning.rules.base import Match, Surroundings
-from resize_pos.planning.rules.deep import DeepLayout
 from resize_pos.planning.rules.window import leader_of, place_of, rule_of
 
 NO_MASK = "at the new size its stage is one window, which is not shifted, so the model has no mask"
@@ -106,12 +105,14 @@ def _blocks(cells: Grid, window: Grid) -> Grid:
 def _index(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
     """One entry per pair of cells, including the class token if the table has rows for it."""
     extra, own = leader.table.suffix, table.tensor.shape
-    layout = leader.table.layout
-    depth = (layout.depth + 1) // 2 if isinstance(layout, DeepLayout) else 1
     source, target = (
-        Extent(grid=g, extra=extra, depth=depth) for g in (leader.table.grid, leader.target)
+        Extent(grid=grid, extra=extra, depth=depth)
+        for grid, depth in (
+            (leader.table.grid, leader.table.frames),
+            (leader.target, leader.frames),
+        )
     )
-    tokens = depth * leader.target.cells + (1 if extra else 0)
+    tokens = target.depth * leader.target.cells + (1 if extra else 0)
     return source, target, (tokens * tokens,) if len(own) == 1 else (tokens, tokens)
 
 

@@ -16,6 +16,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Rebuild, Resample, ResizeState
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, OptimizerTensor, Step
 
 RESIZE, DROP = "resize", "drop"
@@ -34,11 +35,14 @@ class _Slot:
     fields: tuple[TensorInfo, ...]
 
     def has(self, shape: tuple[int, ...]) -> bool:
-        """Whether it can belong to a parameter of this shape."""
+        """Whether it has a field of this shape."""
+        return any(info.shape == shape for info in self.fields)
+
+    def has_factors(self, shape: tuple[int, ...]) -> bool:
+        """Whether it can be the factored state of a parameter of this shape, as Adafactor's is."""
         shapes = [info.shape for info in self.fields]
         rows, columns = shape[:-1], (*shape[:-2], *shape[-1:])
-        factored = len(shape) > 1 and rows in shapes and columns in shapes
-        return shape in shapes or factored
+        return len(shape) > 1 and rows in shapes and columns in shapes
 
     def obstacle(self, shape: tuple[int, ...]) -> str:
         """Return what cannot be interpolated in it; empty if everything can."""
@@ -107,7 +111,9 @@ def _match(
 ) -> _Matched | None:
     table, shape = step.table, step.table.tensor.shape
     model = next((names for names in optimizer.models if table.name in names), None)
+    # The state of a bias of 64 looks like the factors of a 64×64 weight: whole shapes come first.
     fitting = tuple(slot for slot in slots if slot.has(shape))
+    fitting = fitting or tuple(slot for slot in slots if slot.has_factors(shape))
     names = _names(optimizer)
     if names:
         own = tuple(slot for slot in slots if _is_name(names.get(slot.key, ""), table.name))
@@ -154,7 +160,15 @@ def _plan(
     step: Step, matched: _Matched, optimizer: OptimizerState, request: Request
 ) -> Iterator[Step]:
     shape, name = step.table.tensor.shape, step.table.name
-    if request.optimizer == DROP:
+    # R⁺ has negative weights, so second moments would be clamped at 0, and Adam divides by them.
+    mixing = step.table.role is Role.MIXING
+    if mixing and request.optimizer == RESIZE and matched.slots:
+        raise TableError(
+            f"{matched.slots[0].entry} is the optimizer's state of {name}, a layer over patches, "
+            "and the moments of such a layer cannot be interpolated.",
+            hint="drop --optimizer resize: it is then removed, and initialised again.",
+        )
+    if mixing or request.optimizer == DROP:
         doubt = "" if matched.certain else "may belong to "
         for slot in matched.slots:
             for info in slot.fields:

@@ -106,22 +106,36 @@ def _settle_global(
         grid, evidence = leader.grid, f"the grid of {leader.name}"
     else:
         grid, evidence = _image_grid(match, place, around, pairs)
-    whole = own == grid
+    depth = _depth(tensor.name, around)
+    whole = own == grid and (not depth or leader is None or depth == leader.frames)
     evidence = evidence if whole else f"not {evidence}, {grid}"
     if whole and set(pairs.values()) == {grid}:
         whole, evidence = _alike_global(tensor.name, pairs, around, rule)
+    frames = depth if match.layout.has_time else 1
+    own = replace(own, depth=depth)
     if not whole:
-        return _table(match, window, (f"its window {own} is {evidence}: windowed attention",))
+        words = f"its window {own} is {evidence}: windowed attention"
+        return replace(_table(match, window, (words,)), frames=frames)
     words = f"its window {own} is {evidence}: global attention"
     follows = leader.name if leader is not None else None
     found = Reach(place.stride, patch=place.patch)
-    return _table(match, window, (words,), follows=follows, reach=found)
+    table = _table(match, window, (words,), follows=follows, reach=found)
+    return replace(table, frames=frames)
+
+
+_AXES = ("rel_pos_d", "rel_pos_h", "rel_pos_w")
 
 
 def _pairs(stem: str, around: Surroundings) -> dict[str, Grid]:
     """Return the windows of all blocks under a stem, by the names of their tables."""
     blocks = [name for name in around.tensors if name.startswith(stem)]
-    return {n: _both_axes(n, around) for n in blocks if n.endswith(("rel_pos_h", "rel_pos_w"))}
+    return {n: _both_axes(n, around) for n in blocks if n.endswith(_AXES)}
+
+
+def _depth(name: str, around: Surroundings) -> int:
+    """Return the depth of a block's window in a volume; 0 without one."""
+    deep = around.tensors.get(f"{name[:-1]}d")
+    return 0 if deep is None else (deep.shape[0] + 1) // 2
 
 
 def _both_axes(name: str, around: Surroundings) -> Grid:
@@ -264,10 +278,15 @@ def _by_design(rule: WindowRule, stages: Mapping[int, Grid]) -> bool:
 
 def _settle_deep(match: Match, place: Place, around: Surroundings) -> PositionTable:
     index = around.tensors.get(match.tensor.name.replace("bias_table", "index"))
-    layout, window = deep_window(match.tensor, match.layout, index)
-    evidence = (f"{match.tensor.shape[0]} offsets between {index.shape[0] if index else 0} cells",)
+    known, stated = around.known.get(match.tensor.name), around.request.from_window
+    if stated is None and known is not None:
+        stated = replace(known.grid, depth=known.frames)
+    layout, window, depth = deep_window(match.tensor, match.layout, index, stated)
+    between = f" between {index.shape[0]} cells" if index is not None else ""
+    evidence = (f"{match.tensor.shape[0]} offsets{between}", "its window does not follow the image")
     found = Reach(place.stride, nominal=window)
-    return _table(replace(match, layout=layout), window, evidence, reach=found)
+    table = _table(replace(match, layout=layout), window, evidence, reach=found)
+    return replace(table, frames=depth)
 
 
 def _own_window(match: Match, place: Place, around: Surroundings) -> tuple[Grid, str]:

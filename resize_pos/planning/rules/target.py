@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from resize_pos.core.errors import GeometryError, TableError, UsageError
 from resize_pos.core.geometry import Grid, Size, Tiling
-from resize_pos.core.operations import Resample
+from resize_pos.core.operations import Resample, ResampleTiled
 from resize_pos.core.request import Request
 from resize_pos.families.tables import Action, PositionTable, Step, keep
 from resize_pos.planning.rules.base import along
@@ -14,13 +14,14 @@ from resize_pos.planning.rules.base import along
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
     """Resize to the grid that follows from the request and this table's patch size."""
-    target, frames = _target(table, request, steps), _frames(table, request)
+    target, frames = target_grid(table, request, steps), _frames(table, request)
     if (target, frames) == (table.grid, table.frames):
         return keep(table, _unchanged(table, request))
     family = table.family
     if family.refuse and not (family.forcible and request.force_interpolate):
         hint = "pass --force-interpolate to do it anyway." if family.forcible else None
         raise TableError(f"{table.name} cannot be transferred: {family.refuse}.", hint=hint)
+    operation = _operation(table, target, frames, request)
     own = family.convention
     differs = own is not None and own.resampling != request.resampling
     shape = table.layout.shape(table.tensor.shape, table.prefix, target, table.suffix, frames)
@@ -29,11 +30,49 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
         Action.RESIZE,
         target,
         shape,
-        Resample(request.resampling, request.restore_norms),
+        operation,
         f"{_extent(table.grid, table.frames)} → {_extent(target, frames)}",
         own.name if own is not None and differs else None,
         frames,
     )
+
+
+def _operation(
+    table: PositionTable, target: Grid, frames: int, request: Request
+) -> Resample | ResampleTiled:
+    """Tile what repeats with a window, unless a flag asks to interpolate it like any table."""
+    side = table.family.tiles
+    window = request.tile_window or (Grid(side, side) if side else None)
+    plain = request.force_interpolate or (request.like is not None and not request.tile_window)
+    if window is None or plain or target == table.grid:
+        return Resample(request.resampling, request.restore_norms)
+    for grid, flag in ((table.grid, "the file"), (target, "the target")):
+        if grid.height % window.height or grid.width % window.width:
+            raise GeometryError(
+                f"{table.name} repeats with windows of {window} cells, and the {grid} grid of "
+                f"{flag} does not hold whole windows.",
+                hint=_whole_windows(table, target, window)
+                if flag == "the target"
+                else "pass --force-interpolate to interpolate it as a whole.",
+            )
+    if frames != table.frames:
+        raise TableError(
+            f"{table.name} repeats with windows of {window} cells; size and frames of such a table "
+            "are changed in two runs.",
+            hint="pass --to first, then --to-frames.",
+        )
+    return ResampleTiled(request.resampling, window)
+
+
+def _whole_windows(table: PositionTable, target: Grid, window: Grid) -> str:
+    """Name the nearest sizes whose grids hold whole windows."""
+    wide, tall = window.width, window.height
+    below = Grid(max(1, target.height // tall) * tall, max(1, target.width // wide) * wide)
+    above = Grid(-(-target.height // tall) * tall, -(-target.width // wide) * wide)
+    if table.tiling is None:
+        return f"the nearest grids that do are {below} and {above}."
+    sizes = [f"{table.tiling.pixels(grid)} px" for grid in (below, above)]
+    return f"the nearest sizes that do are {' and '.join(sizes)}."
 
 
 def plan_reference(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
@@ -49,7 +88,8 @@ def _unchanged(table: PositionTable, request: Request) -> str:
     return f"already {table.grid}"
 
 
-def _target(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Grid:
+def target_grid(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Grid:
+    """Return the grid of a table at the size, grid or patch size that is asked for."""
     if not {"h", "w"} & table.layout.axes:
         return table.grid
     if request.to_grid is not None:

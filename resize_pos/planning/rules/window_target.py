@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from resize_pos.core.conventions import OffsetResampling, RelativeConvention, Spacing
-from resize_pos.core.errors import GeometryError
+from resize_pos.core.errors import GeometryError, UsageError
 from resize_pos.core.geometry import Grid, Tiling
 from resize_pos.core.operations import Extent, Rebuild, ResampleOffsets
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
-from resize_pos.families.tables import Action, PositionTable, Step, keep, stored_grid
+from resize_pos.families.tables import Action, PositionTable, Step, keep, stored_frames, stored_grid
 from resize_pos.families.windows import Clamp, Follows, clamp_window
 from resize_pos.planning.rules.base import along
 from resize_pos.planning.rules.target import cut_target
@@ -22,10 +23,13 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
     """Change the window with what it depends on, resampled as the family's own library does."""
     rule = rule_of(table.family)
     target, reason = _PLAN[rule.follows](table, request, steps)
-    if target == table.grid:
+    frames = _frames(table, request, steps)
+    if (target, frames) == (table.grid, table.frames):
         return keep(table, reason)
-    stored = stored_grid(table.role, target)
-    shape = table.layout.shape(table.tensor.shape, table.prefix, stored, table.suffix)
+    if table.layout.has_time:
+        reason = _deep_words(table, target, frames)
+    stored, slices = stored_grid(table.role, target), stored_frames(table.role, frames)
+    shape = table.layout.shape(table.tensor.shape, table.prefix, stored, table.suffix, slices)
     computed = table.family.derived
     if computed is not None:
         extents = Extent(grid=table.grid), Extent(grid=target)
@@ -43,7 +47,38 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
         ResampleOffsets(chosen.resampling, signed=table.role is Role.RELATIVE),
         reason + _remark(table, target, chosen.resampling),
         own.name if own is not None and differs else None,
+        frames,
     )
+
+
+def _deep_words(table: PositionTable, target: Grid, frames: int) -> str:
+    if not {"h", "w"} & table.layout.axes:
+        return f"offsets in depth of {table.frames} → {frames}"
+    old, new = replace(table.grid, depth=table.frames), replace(target, depth=frames)
+    return f"offsets of {old} → {new}"
+
+
+def _frames(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> int:
+    """Return the new depth of a window, or of the volume that a block sees."""
+    if not table.layout.has_time:
+        return table.frames
+    if table.follows is not None:
+        return steps[table.follows].frames
+    window = table.reach is not None and table.reach.nominal is not None
+    cube = table.frames == table.grid.height == table.grid.width
+    if window and cube and request.to_window is not None and not request.to_window.depth:
+        raise UsageError(
+            f"--to-window {request.to_window}: {table.name} has a window of "
+            f"{replace(table.grid, depth=table.frames)}; its new window needs three sides.",
+            hint="write depth × height × width, for example --to-window 5x7x7.",
+        )
+    if window and request.to_window is not None and request.to_window.depth:
+        return request.to_window.depth
+    if table.reach is not None and not window:
+        raise GeometryError(
+            f"{table.name} follows the depth of the volume, and no table in this file states it."
+        )
+    return table.frames
 
 
 def _plan_image(
@@ -105,7 +140,8 @@ def _plan_window(
         return target, _words(table, target, tied)
     if request.to_window is not None:
         return target, f"already {target}"
-    return target, f"its window {target} does not follow the image; --to-window changes it"
+    shown = replace(target, depth=table.frames if table.layout.has_time else 0)
+    return target, f"its window {shown} does not follow the image; --to-window changes it"
 
 
 def _clamped(table: PositionTable, request: Request, wanted: Grid) -> Grid:

@@ -72,6 +72,11 @@ MEASURES: Mapping[str, str] = {
     "asymmetry_after": "the same after the transfer",
     "decay_drift": "relative: change of the mean over distance, distances as parts of the window",
     "decay_drift_cells": "the same with distances counted in cells",
+    "mixing_loss": "layer over patches: relative error of W′·R (written: R⁺·W′) against W",
+    "mixing_scale": "layer over patches: the smaller of new ÷ old rows and new ÷ old columns",
+    "window_share": "tiled: share of the source's variance that repeats with the window",
+    "window_kept": "tiled: cosine of the mean window after and before, each without its mean",
+    "window_kept_plain": "the same if the table had been interpolated as a whole",
     "length_norm_ratio": "text: mean norm of the positions after ÷ before, where they interpolate",
     "interpolation_difference": "sin-cos: relative distance of interpolation from the new table",
 }

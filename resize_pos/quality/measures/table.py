@@ -15,7 +15,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Resample, ResampleKernel, ScaleQueries, SetLength
 from resize_pos.core.tensors import TensorInfo, numpy_dtype
 from resize_pos.families.family import Role
-from resize_pos.families.tables import Step, stored_grid
+from resize_pos.families.tables import Step, stored_frames, stored_grid
 from resize_pos.quality.measures import energy, loss, place, spectrum
 from resize_pos.quality.measures.attention import Rows, find_keys, measure_attention, read_weights
 from resize_pos.quality.measures.catalogue import Measured
@@ -64,6 +64,8 @@ def measure_table(
     if step.table.role in (Role.RELATIVE, Role.DISTANCE):
         if step.table.role is Role.DISTANCE:
             source, target = mirrored(source), mirrored(target)
+        if step.frames != step.table.frames:  # compare the windows at offset zero in depth
+            source, target = (each[len(each) // 2 :][:1] for each in (source, target))
         return Measured(measure_relative(source, target))
     if isinstance(step.operation, ResampleKernel | SetLength | ScaleQueries):
         return Measured({})  # rows of these tables are not places in an image
@@ -127,9 +129,10 @@ def unfold(step: Step, before: NDArray[Any], after: NDArray[Any]) -> tuple[Unfol
     table = step.table
     source = stored_grid(table.role, table.grid)
     target = stored_grid(table.role, step.target)
+    frames = [stored_frames(table.role, count) for count in (table.frames, step.frames)]
     return (
-        table.layout.unfold(before, table.prefix, source, table.suffix, table.frames),
-        table.layout.unfold(after, table.prefix, target, table.suffix, step.frames),
+        table.layout.unfold(before, table.prefix, source, table.suffix, frames[0]),
+        table.layout.unfold(after, table.prefix, target, table.suffix, frames[1]),
     )
 
 
