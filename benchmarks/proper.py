@@ -88,6 +88,16 @@ def tensorflow_bicubic(cells: Cells, target: Shape) -> Cells:
     return cells.astype(np.float32)
 
 
+def asymmetric(cells: Cells, target: Shape) -> Cells:
+    """Linear between neighbours, place i of m at i·n/m: ONNX's `asymmetric`, TensorFlow 1."""
+    for axis, length in enumerate(target):
+        count = cells.shape[axis]
+        place = np.minimum(np.arange(length) * count / length, count - 1)
+        weights = np.maximum(1 - np.abs(np.arange(count)[None] - place[:, None]), 0)
+        cells = np.moveaxis(np.tensordot(weights, cells, (1, axis)), 0, axis)
+    return cells.astype(np.float32)
+
+
 def _norm_restored(way: Proper) -> Proper:
     """Scale every vector to the norm that its neighbours had, interpolated in the same way."""
 
@@ -137,6 +147,7 @@ OTHERS: Mapping[str, Proper] = {
     "PIL box": _pillow(Image.Resampling.BOX),
     "PIL hamming": _pillow(Image.Resampling.HAMMING),
     "TensorFlow bicubic": tensorflow_bicubic,
+    "asymmetric bilinear": asymmetric,
     "scipy zoom cubic": _zoom(3, grid_mode=False),
     "scipy zoom cubic grid_mode": _zoom(3, grid_mode=True),
     "scipy zoom quintic": _zoom(5, grid_mode=False),

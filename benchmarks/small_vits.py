@@ -411,14 +411,14 @@ def train(network: Network, folder: Path) -> SmallViT:
 
 
 @torch.no_grad()
-def evaluate(model: SmallViT, folder: Path) -> tuple[Tensor, Tensor]:
-    """Give the loss and the success of each test picture at the model's own grid.
+def evaluate(model: SmallViT, folder: Path, count: int = TEST) -> tuple[Tensor, Tensor]:
+    """Give the loss and the success of each of `count` test pictures at the model's own grid.
 
     Success is the share of right answers; for `find` and `fill` it is the negative loss.
     """
     network = model.network
     size = (model.grid[0] * network.patch, model.grid[1] * network.patch)
-    images, labels = (values[:TEST] for values in pictures(network.data, folder))
+    images, labels = (values[:count] for values in pictures(network.data, folder))
     generator = torch.Generator().manual_seed(99)
     losses, right = [], []
     inputs, targets = TASKS[network.task](network, images, labels, size, generator, False)

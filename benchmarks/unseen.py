@@ -28,23 +28,15 @@ def _each_axis(weights: Callable[[int, int], Wide]) -> Proper:
     return resized
 
 
-def _kernel(
-    shape: Callable[[Wide], Wide], *, antialias: bool, asymmetric: bool = False
-) -> Callable[[int, int], Wide]:
+def _kernel(shape: Callable[[Wide], Wide], *, antialias: bool) -> Callable[[int, int], Wide]:
     def weights(source: int, target: int) -> Wide:
         scale = source / target
-        place = np.arange(target) * scale + (0 if asymmetric else 0.5 * scale - 0.5)
-        place = np.clip(place, 0, source - 1)
+        place = np.clip((np.arange(target) + 0.5) * scale - 0.5, 0, source - 1)
         wide = max(1.0, scale) if antialias else 1.0
         made = shape((np.arange(source)[None] - place[:, None]) / wide)
         result: Wide = made / made.sum(1, keepdims=True)
         return result
 
-    return weights
-
-
-def _hat(apart: Wide) -> Wide:
-    weights: Wide = np.maximum(1 - np.abs(apart), 0.0) + 1e-12
     return weights
 
 
@@ -85,16 +77,6 @@ def blurred_then_linear(cells: Cells, target: Shape) -> Cells:
     return LINEAR(blurred.astype(np.float32), target)
 
 
-def way_back_inverted(cells: Cells, target: Shape) -> Cells:
-    """The table whose bicubic way back is nearest to the source, by least squares."""
-
-    def weights(source: int, target: int) -> Wide:
-        back = BICUBIC(np.eye(target, dtype=np.float32)[:, None, :], (source, 1))[:, 0]
-        return np.linalg.pinv(back.astype(np.float64), rcond=0.1).astype(np.float64)
-
-    return _each_axis(weights)(cells, target)
-
-
 def _between(cells: Cells, target: Shape) -> Cells:
     height, width = ((s + t) // 2 for s, t in zip(cells.shape, target, strict=False))
     return LINEAR(BICUBIC(cells, (max(2, height), max(2, width))), target)
@@ -107,13 +89,11 @@ def _rounded(cells: Cells, target: Shape) -> Cells:
 
 
 HONEST: Mapping[str, Proper] = {
-    "bilinear, asymmetric coordinates": _each_axis(_kernel(_hat, antialias=False, asymmetric=True)),
     "Lanczos of 4 lobes, no antialias": _each_axis(_kernel(_lanczos4, antialias=False)),
     "Mitchell, antialias": _each_axis(_kernel(_mitchell, antialias=True)),
     "Gaussian kernel": _each_axis(_kernel(_bell, antialias=True)),
     "cosine series": cosine_series,
     "blur, then linear": blurred_then_linear,
-    "way back inverted": way_back_inverted,
     "bicubic, then bilinear": _between,
     "mean of bicubic and bilinear": lambda c, t: 0.5 * (BICUBIC(c, t) + LINEAR(c, t)),
     "rounded to bfloat16": _rounded,

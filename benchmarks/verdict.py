@@ -4,10 +4,10 @@
 
 Every table of `benchmarks/tables/` and of the two sample models is resized between several pairs of
 grids: by this project, by other libraries' own code and by other proper kernels (`proper.py`), and
-damaged in 97 ways (`damage.py`, `damage_more.py`). Ten further honest ways and 18 wrong ones were
+damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways and 18 wrong ones were
 written after the limits were fixed (`unseen.py`). `verify`'s verdict on each is counted. With the
 trained networks (`small_vits.py`) the damage is also run, to know which of it costs anything, and
-tables are trained for a few steps after an honest resize. `verdict.json` keeps every case.
+networks are trained on for up to 300 steps after an honest resize. `verdict.json` keeps every case.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from resize_pos.core.operations import Resample
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
-from resize_pos.quality.verdict import FEWEST_CELLS, Level, worst
+from resize_pos.quality.verdict import SMALL, Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ KEPT = (
     *("unlikeness", "unlikeness_honest", "misplaced", "misplaced_honest", "foreign_cells"),
     *("foreign_cells_honest", "foreign_channels", "foreign_channels_honest", "mean_shift"),
     *("mean_shift_honest", "gain", "norm_sampled", "norm_honest_low", "norm_honest_high"),
-    *("window_prominence", "fewest_cells", "neighbour_deficit"),
+    *("window_prominence", "fewest_cells", "neighbour_deficit", "prefix_change"),
 )
 
 
@@ -174,7 +174,7 @@ def cases(known: Known, judge: Judge | None) -> Iterator[Case]:
     for index, target in enumerate(targets(known.grid)):
         step = step_for(known, target)
         made = list(versions(known, target, damage=index < FOR_DAMAGE))
-        if judge is not None:
+        if judge is not None and index < FOR_DAMAGE:
             made += [("trained", how, table) for how, table in judge.trained(known, target)]
         for group, how, table in made:
             found = explain(step, known.rows, table)
@@ -216,12 +216,12 @@ def report(found: Sequence[Case]) -> str:
         costly = [case for case in mine if case.costly]
         lines.append(_row("damaged, costs accuracy", costly, True))
         few = [c for c in mine if c.group in DAMAGED and _small(c)]
-        lines += [_row(f"damaged, under {FEWEST_CELLS} cells", few, True), ""]
+        lines += [_row(f"damaged, under {SMALL} cells", few, True), ""]
     return "\n".join(lines)
 
 
 def _small(case: Case) -> bool:
-    return case.measures.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS
+    return case.measures.get("fewest_cells", SMALL) < SMALL
 
 
 def _row(words: str, mine: Sequence[Case], damage: bool) -> str:
@@ -252,6 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="small_vits' data")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="FILE")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the counts there, too")
+    parser.add_argument("--join", type=Path, nargs="*", metavar="FILE", help="join earlier outputs")
     options = parser.parse_args(arguments)
     judge: Judge | None = None
     if options.networks is not None:
@@ -260,14 +261,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         judge = Judge(options.networks, options.data)
     started, found = time.monotonic(), []
     listed = {known.name: known for known in known_tables()}
-    for known in (listed[name] for name in options.only or listed):
+    for path in options.join or ():
+        found += read_results(path)
+    chosen = () if options.join else options.only or listed
+    for known in (listed[name] for name in chosen):
         found += list(cases(known, judge))
         seconds = time.monotonic() - started
         print(f"{known.name}: {len(found)} cases, {seconds:.0f} s", file=sys.stderr, flush=True)
-        options.output.write_text(
-            "[\n" + ",\n".join(json.dumps(asdict(case)) for case in found) + "\n]\n",
-            encoding="utf-8",
-        )
+    options.output.write_text(
+        "[\n" + ",\n".join(json.dumps(asdict(case)) for case in found) + "\n]\n",
+        encoding="utf-8",
+    )
     text = report(found)
     print(text)
     if options.docs is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.verdict import RESULTS, Case, read_results
+from benchmarks.verdict import DAMAGED, RESULTS, Case, read_results
 from resize_pos.quality import verdict
 
 OUTPUT = Path(__file__).parents[1] / "docs" / "verdict.svg"
@@ -25,7 +25,7 @@ def _over(name: str, bounds: tuple[float, float]) -> Callable[[Mapping[str, floa
     def placed(values: Mapping[str, float]) -> float:
         low, high = verdict.limits_of(name, bounds, values)
         value = values[name]
-        return value / low if value <= low else 1 + (value - low) / (high - low)
+        return _between(value, (low, high))
 
     return placed
 
@@ -43,6 +43,39 @@ def _norms(values: Mapping[str, float]) -> float:
     return 1 + (outside - first) / (second - first)
 
 
+def _between(value: float, bounds: Sequence[float]) -> float:
+    """Place a value between zero and its two limits."""
+    first, second = bounds
+    return value / first if value <= first else 1 + (value - first) / (second - first)
+
+
+def _gain(values: Mapping[str, float]) -> float:
+    """The gain counts only where norms are off in the same direction, and not on small grids."""
+    gain, ratio = values["gain"], values["norm_sampled"]
+    if values["fewest_cells"] < verdict.SMALL:
+        return 0.0
+    (weak, strong), (weakest, strongest) = verdict.GAIN
+    if ratio > verdict.NORM_OFF[1] and gain > 1:
+        return _between(gain - 1, (strong - 1, strongest - 1))
+    if ratio < verdict.NORM_OFF[0] and gain < 1:
+        return _between(1 - gain, (1 - weak, 1 - weakest))
+    return 0.0
+
+
+def _prefix(values: Mapping[str, float]) -> float:
+    """Prefix rows, in powers of ten: unchanged ones are at zero."""
+    change = values.get("prefix_change", 0.0)
+    if change <= verdict.PREFIX_CHANGE[0]:
+        return 0.0
+    least, most = np.log10(verdict.PREFIX_CHANGE)
+    return float(1 + (np.log10(change) - least) / (most - least))
+
+
+def _only_a_warning(name: str, limit: float) -> Callable[[Mapping[str, float]], float]:
+    """A measure that never fails a table: beyond its limit it is drawn at most at 1.9."""
+    return lambda values: min(max(values.get(name, 0.0), 0.0) / limit, 1.9)
+
+
 MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "unlikeness": _over("unlikeness", verdict.UNLIKENESS),
     "misplaced": _over("misplaced", verdict.MISPLACED),
@@ -50,6 +83,14 @@ MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "foreign channels": _over("foreign_channels", verdict.FOREIGN_CHANNELS),
     "mean shift": _over("mean_shift", verdict.MEAN_SHIFT),
     "norms": _norms,
+    "gain": _gain,
+    "neighbour deficit (a warning at most; only where a table is unlike)": _only_a_warning(
+        "neighbour_deficit", verdict.NEIGHBOUR_DEFICIT_OK
+    ),
+    "window prominence of the source (a warning at most)": _only_a_warning(
+        "window_prominence", verdict.WINDOW_PROMINENCE
+    ),
+    "prefix rows (in powers of ten)": _prefix,
 }
 STRIPS = (
     ("honest, tuned on", False, False),
@@ -76,7 +117,7 @@ def draw(found: Sequence[Case]) -> str:
             mine = [
                 place(case.measures)
                 for case in judged
-                if (case.group == "damage") is damaged and case.held_out is held_out
+                if (case.group in DAMAGED) is damaged and case.held_out is held_out
             ]
             y = top + row * _STRIP
             parts.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{words}</text>')

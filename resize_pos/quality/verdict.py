@@ -55,7 +55,13 @@ FOREIGN_CELLS = (0.08, 0.20)
 FOREIGN_CHANNELS = (0.10, 0.25)
 MEAN_SHIFT = (0.35, 0.70)
 ENVELOPE_FACTORS = (1.25, 1.6)
-FEWEST_CELLS = 16  # of the smaller grid; with fewer, likeness is not judged
+FEWEST_CELLS = 4  # of the smaller grid; with fewer, likeness is not judged
+SMALL = 16  # with fewer cells honest results differ more, so these limits apply:
+SMALL_LIMITS = {
+    "unlikeness": (0.60, 0.72),
+    "foreign_channels": (0.16, 0.30),
+    "mean_shift": (0.45, 0.80),
+}
 NEIGHBOUR_DEFICIT_OK = 0.15  # only ever a warning
 PREFIX_CHANGE = (1e-6, 0.1)
 WINDOW_PROMINENCE = 0.3
@@ -185,10 +191,11 @@ def _norm_envelope(values: Mapping[str, float]) -> tuple[float, float]:
 
 
 def _scale_level(values: Mapping[str, float], ratio: float) -> Level:
-    if values.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS:
+    cells = values.get("fewest_cells", SMALL)
+    if cells < FEWEST_CELLS:
         return Level.OK
     low, high = _norm_envelope(values)
-    gain = values.get("gain", 1.0)
+    gain = values.get("gain", 1.0) if cells >= SMALL else 1.0
     too_small, too_large = ratio < NORM_OFF[0], ratio > NORM_OFF[1]
     level = Level.OK
     for (least, most), (weakest, strongest), beyond in zip(
@@ -214,6 +221,11 @@ def _better(ratio: float, peers: tuple[Peer, ...]) -> str:
 def limits_of(name: str, bounds: tuple[float, float], values: Mapping[str, float]) -> list[float]:
     """Return the two limits of a measure for this table: the constants, or wider ones."""
     honest = values.get(f"{name}_honest", 0.0)
+    cells = values.get("fewest_cells", SMALL)
+    if cells < SMALL:
+        bounds = SMALL_LIMITS.get(name, bounds)
+    if name == "foreign_cells":  # one cell may always be unlike
+        bounds = max(bounds[0], 1.01 / cells), max(bounds[1], 1.51 / cells)
     return [
         max(bound, factor * honest) for bound, factor in zip(bounds, ENVELOPE_FACTORS, strict=True)
     ]

@@ -41,7 +41,7 @@ from resize_pos.verify.made_by import (
 )
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
-from resize_pos.verify.origin import origin_in_doubt
+from resize_pos.verify.origin import allow_training, origin_in_doubt
 from resize_pos.verify.output_plan import plan_between
 from resize_pos.verify.scaled_queries import find_scaled
 
@@ -237,15 +237,16 @@ def explain(
     if made_by is None and matches and not source_health.is_empty:
         method = recognise_proper(pair, after.dtype)
         if method is not None:
-            checks = (Check("origin", Level.OK, f"made by {method}"), *checks)
+            checks = (Check("origin", Level.OK, f"made by {method}"), *_proven(checks))
         else:
+            checks = allow_training(checks, matches[0], measured)
             found = diagnose(pair)
             if found is not None and not found.certain and worst(checks) is Level.OK:
                 found = None  # it looks honest, so its similarity to a mistake is ignored
             checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
     elif made_by is not None:
         words = f"made by {made_by}, to {made_by.error:.0e}"
-        checks = (Check("origin", Level.OK, words), *checks)
+        checks = (Check("origin", Level.OK, words), *_proven(checks))
     elif origin is not None:
         checks = (origin, *checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
@@ -277,8 +278,16 @@ def _explain_frames(
 def _origin(operation: Operation, distance: float, after: NDArray[Any]) -> Check:
     if is_close(distance, after.dtype):
         return Check("origin", Level.OK, f"made by {operation}, to {distance:.0e}")
-    near = f"matches no recipe; the nearest is {operation}, {distance:.1%} away"
+    near = f"matches no known method; the nearest is {operation}, {distance:.1%} away"
     return Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
+
+
+def _proven(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Accept places and norms of a table that was recomputed: no statistic contradicts that."""
+    proven = ("place", "smoothness", "norms")
+    return tuple(
+        replace(check, level=Level.OK) if check.name in proven else check for check in checks
+    )
 
 
 def _explain_recipe(

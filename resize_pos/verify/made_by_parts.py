@@ -16,6 +16,7 @@ from resize_pos.quality.measures.sampling import Wide, products, spread, unit
 _SAME = 0.05  # relative distance up to which a row is the honest one
 _OTHER = 0.25  # … and from which it is not
 _MOST_BETWEEN = 0.1  # share of rows that may be neither
+_FEWEST_SAME = 3  # one of four cells may equal the honest one by chance
 _SURE = 0.98  # cosine of a channel with the one it was taken from
 _SAMPLE = 256  # cells, or values, that are looked at
 _FEW_VALUES = 16
@@ -55,7 +56,8 @@ def _errors(table: Wide, honest: Wide, axis: int) -> Wide:
 def _split(errors: Wide) -> NDArray[np.bool_] | None:
     """Return which entries are foreign, if all others are honest."""
     same, other = errors <= _SAME, errors >= _OTHER
-    if not other.any() or same.mean() < 0.25 or (~same & ~other).mean() > _MOST_BETWEEN:
+    few = same.mean() < 0.25 or same.sum() < _FEWEST_SAME
+    if not other.any() or few or (~same & ~other).mean() > _MOST_BETWEEN:
         return None
     return ~same
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from resize_pos.core.conventions import Method
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
@@ -13,6 +14,12 @@ from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, ratio, size, unit
 
 _HALFWAY = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
+# Two resizes by nearest (rounded down) can be the same as a crop, so they prove nothing.
+_REPEATABLE = tuple(
+    kernel
+    for kernel in proper.CONVENTIONAL
+    if kernel.resampling is not None and kernel.resampling.method is not Method.NEAREST
+)
 _MOST_CELLS = 1 << 12  # of the new or the intermediate grid; above, two resizes are not tried
 
 
@@ -60,7 +67,7 @@ def _two_resizes(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
     if target.cells > _MOST_CELLS:
         return
     for between in _between(grid, target):
-        for kernel in proper.CONVENTIONAL:
+        for kernel in _REPEATABLE:
             first = proper.resized(source, between, kernel)
             words = f"two resizes, by way of {between} ({kernel})"
             yield words, proper.resized(first, target, kernel)

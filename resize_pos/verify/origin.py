@@ -20,10 +20,27 @@ TRAINED = 0.35  # up to this distance to the nearest convention, training explai
 SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
 NOISY = 0.2  # how far noise may misplace cells
+TRAINED_PREFIX = 4.0  # how much more than the grid prefix rows may change by training
 _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
 _ANOTHER = "made by another honest method"
+
+
+def allow_training(
+    checks: tuple[Check, ...], nearest: ConventionMatch, measured: Measured
+) -> tuple[Check, ...]:
+    """Accept prefix rows that changed about as much as the grid did: both were trained on."""
+    change = measured.values.get("prefix_change", 0.0)
+    others = (check for check in checks if check.name != "prefix")
+    trained = nearest.error < TRAINED and worst(others) is Level.OK
+    if not trained or change > min(TRAINED, TRAINED_PREFIX * nearest.error):
+        return checks
+    words = f"prefix or suffix rows changed by {change:.1%}, as training does"
+    return tuple(
+        Check("prefix", Level.OK, words) if c.name == "prefix" and c.level is not Level.OK else c
+        for c in checks
+    )
 
 
 def origin_in_doubt(

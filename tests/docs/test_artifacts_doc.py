@@ -26,7 +26,10 @@ def test_the_thresholds_are_those_of_the_code() -> None:
     for name in ("unlikeness", "misplaced", "foreign_cells", "foreign_channels", "mean_shift"):
         low, high = getattr(verdict, name.upper())
         assert f"| `{name}` | {low:.2f} | {high:.2f} |" in TEXT
-    assert f"{verdict.FEWEST_CELLS} cells" in TEXT
+    assert f"Below {verdict.FEWEST_CELLS} cells" in TEXT
+    assert f"fewer than {verdict.SMALL} cells" in TEXT
+    for name, (low, high) in verdict.SMALL_LIMITS.items():
+        assert re.search(rf"`{name}`[^`]*{low:.2f}\s+\([^`]*{high:.2f}\)", TEXT), name
 
 
 def test_the_tables_of_the_experiment_are_there() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks import proper
+from benchmarks import proper, unseen
 from benchmarks.damage import DAMAGE, honest
 from benchmarks.damage_more import honest_results, is_damage, plant
 from resize_pos.core.conventions import CONVENTIONS
@@ -278,3 +278,60 @@ def test_a_wide_table_whose_waves_repeat_is_not_warned_about(target: Shape, like
     found = explain(step(rows, (16, 64), target), rows, made)
     assert worst(found.checks) is Level.OK, found.checks
     assert found.health is not None and found.health.signs == ()
+
+
+SMALL_GRIDS = [((6, 5), (4, 3)), ((5, 4), (3, 3)), ((4, 4), (2, 3))]
+
+
+def small_table(grid: Shape) -> Table:
+    """A rough learned table of a few cells, cut from the one of the digits."""
+    cells = source_table("digits")[1:].reshape(14, 14, -1)[::2, ::2][: grid[0], : grid[1]]
+    return np.concatenate([source_table("digits")[:1], cells.reshape(-1, cells.shape[-1])])
+
+
+@pytest.mark.parametrize(("source", "target"), SMALL_GRIDS)
+@pytest.mark.parametrize("how", [*unseen.HONEST, *proper.OTHERS])
+def test_honest_kernels_pass_on_a_few_cells(how: str, source: Shape, target: Shape) -> None:
+    table = small_table(source)
+    cells = {**unseen.HONEST, **proper.OTHERS}[how](table[1:].reshape(*source, -1), target)
+    made = np.concatenate([table[:1], cells.reshape(-1, cells.shape[-1])])
+    found = explain(step(table, source, target), table, made)
+    assert worst(found.checks) is Level.OK, words(found)
+
+
+# A crop of a few cells can be exactly what nearest gives in two steps; it is a crop all the same.
+@pytest.mark.parametrize(("source", "target"), SMALL_GRIDS)
+@pytest.mark.parametrize(
+    "how",
+    [
+        "reinitialised",
+        "random_same_size",
+        "cut_top_left",
+        "channels_reversed",
+        "standardised",
+        "noise_twice",
+        "last_half_zero",
+        "quadrupled",
+        "another_checkpoint",
+    ],
+)
+def test_damage_is_seen_on_a_few_cells(how: str, source: Shape, target: Shape) -> None:
+    table = small_table(source)
+    made = plant(how, table, 1, source, target)
+    assert made is not None
+    found = explain(step(table, source, target), table, made)
+    assert worst(found.checks) is not Level.OK, found.checks
+
+
+def test_prefix_rows_may_be_trained_together_with_the_grid() -> None:
+    table, source, target = source_table("clothes"), (12, 16), (14, 11)
+    made = honest(table, 1, source, target)
+    moved = flat(14, 11, made.shape[-1])[0]
+    trained = (made + 0.08 * made.std() / moved.std() * moved).astype(np.float32)
+    found = explain(step(table, source, target), table, trained)
+    assert worst(found.checks) is Level.OK, words(found)
+    assert "as training does" in " ".join(check.detail for check in found.checks)
+    made[:1] = trained[:1]  # an untrained grid with other prefix rows was not trained
+    assert worst(explain(step(table, source, target), table, made).checks) is not Level.OK
+    trained[:1] = 0
+    assert worst(explain(step(table, source, target), table, trained).checks) is Level.FAIL

@@ -51,6 +51,7 @@ SPLINE_CORNERS = Kernel("cubic spline, aligned corners (scipy zoom, order 3)")
 SPLINE_CENTRES = Kernel("cubic spline, half-pixel centres (scipy zoom with grid_mode)")
 SPLINE_EXACT = Kernel("cubic spline, not-a-knot (RectBivariateSpline)")
 HAMMING = Kernel("Hamming window, antialias (PIL)")
+ASYMMETRIC = Kernel("bilinear, asymmetric coordinates (ONNX, TensorFlow 1)")
 OTHERS: tuple[Kernel, ...] = (
     AREA,
     BOX,
@@ -62,6 +63,7 @@ OTHERS: tuple[Kernel, ...] = (
     SPLINE_CENTRES,
     SPLINE_EXACT,
     HAMMING,
+    ASYMMETRIC,
 )
 
 
@@ -83,6 +85,7 @@ def matrix(kernel: Kernel, source: int, target: int) -> Wide:
         SPLINE_CENTRES: _spline_centres,
         SPLINE_EXACT: _spline_exact,
         HAMMING: _hamming,
+        ASYMMETRIC: _asymmetric,
     }[kernel](source, target)
     made.flags.writeable = False
     return made
@@ -170,6 +173,12 @@ def _hamming(source: int, target: int) -> Wide:
     apart = _distances(source, target, max(source / target, 1.0))
     window = 0.54 + 0.46 * np.cos(np.pi * apart)
     return _normalised(np.where(np.abs(apart) < 1, np.sinc(apart) * window, 0.0))
+
+
+def _asymmetric(source: int, target: int) -> Wide:
+    """Linear between neighbours at i·source/target, so that only the first positions coincide."""
+    places = np.minimum(np.arange(target) * (source / target), source - 1.0)
+    return np.asarray(np.maximum(1 - np.abs(np.arange(source)[None] - places[:, None]), 0.0))
 
 
 def _sharp(source: int, target: int) -> Wide:
