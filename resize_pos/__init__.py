@@ -14,6 +14,7 @@ from resize_pos.core.errors import ResizePosError
 if TYPE_CHECKING:
     from resize_pos.api import (
         compare_checkpoints,
+        fit_checkpoint,
         inspect_checkpoint,
         param_groups,
         resize_checkpoint,
@@ -26,6 +27,7 @@ __all__ = [
     "ResizePosError",
     "__version__",
     "compare_checkpoints",
+    "fit_checkpoint",
     "inspect_checkpoint",
     "param_groups",
     "resize_checkpoint",

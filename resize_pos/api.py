@@ -1,41 +1,33 @@
-"""The Python API: the verbs of the command line, and the same on tensors in memory."""
+"""The Python API: the verbs of the command line, and the same on tensors in memory.
+
+Errors name keyword arguments, not flags of the command line.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
-from resize_pos.containers.base import Container
-from resize_pos.containers.detect import open_container
-from resize_pos.containers.sources import open_source, resolve_source
 from resize_pos.core.axes import Layout
 from resize_pos.core.devices import check_device
-from resize_pos.core.errors import TableError, UsageError
-from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.errors import ResizePosError, TableError
 from resize_pos.core.geometry import Grid
 from resize_pos.core.options import JOB_OPTIONS, Option, options_help, request_options
 from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling
 from resize_pos.core.request_fields import Options, ResizeOptions
-from resize_pos.core.tensors import DTYPES, TensorInfo
-from resize_pos.families.family import Role
-from resize_pos.families.tables import Located
-from resize_pos.planning.locate import locate_in, locate_tables
-from resize_pos.planning.plan import make_plan
-from resize_pos.planning.rules.base import Surroundings
-from resize_pos.quality.table_health import Health
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
-from resize_pos.report.groups import group_key
+from resize_pos.report.inspection import Inspection
 from resize_pos.report.report import Report
+from resize_pos.run.inspection import inspect
 from resize_pos.run.job import Job, output_place, run
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from resize_pos.quality.pictures import TablePictures
     from resize_pos.report.verify_report import Verified
     from resize_pos.verify.compare import Comparison
 
@@ -43,71 +35,69 @@ PathLike = str | os.PathLike[str]
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS = request_options()  # inspect_checkpoint has no target, and takes the others
+_SOURCE = tuple(option for option in _OPTIONS if option.name != "to")
 
 
-def _documented(*options: Option) -> Callable[[_Function], _Function]:
-    """List the keyword arguments that come from the table of options in a docstring."""
+def _public(*options: Option) -> Callable[[_Function], _Function]:
+    """Make a function of the API: list its options, check their names, let errors speak Python."""
 
-    def document(function: _Function) -> _Function:
-        if function.__doc__ is not None:  # python -OO has none
-            lines = options_help(options).replace("\n", "\n        ")
-            function.__doc__ += f"\n    Options:\n        {lines}\n    "
-        return function
+    def make(function: _Function) -> _Function:
+        code = function.__code__
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        names = {*own, *(option.name for option in options)}
 
-    return document
+        @wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            for name in keywords.keys() - names:
+                raise TypeError(_unexpected(function.__name__, name, names))
+            try:
+                return function(*arguments, **keywords)
+            except ResizePosError as error:
+                _speak_python(error)
+                raise
+
+        if options and call.__doc__ is not None:  # python -OO has none
+            from resize_pos.core.python_words import in_python
+
+            lines = in_python(options_help(options)).replace("\n", "\n        ")
+            call.__doc__ += f"\n    Options:\n        {lines}\n    "
+        return cast("_Function", call)
+
+    return make
 
 
-_OPTIONS = tuple(option for option in request_options() if option.name != "to")
+def _unexpected(function: str, name: str, names: Iterable[str]) -> str:
+    import difflib  # only a mistyped name needs it
+
+    near = difflib.get_close_matches(name, sorted(names), n=1)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{function}() got an unexpected keyword argument {name!r}.{guess}"
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """What a checkpoint holds, read from its header."""
+def _speak_python(error: ResizePosError) -> None:
+    """Name keyword arguments instead of flags, and add the hint to the traceback."""
+    from resize_pos.core.python_words import in_python
 
-    path: Path
-    format: str
-    tensors: Mapping[str, TensorInfo]
-    located: Located
-    health: Mapping[str, Health] = field(default_factory=dict)  # by table; only when asked for
-    pictures: Mapping[str, TablePictures] = field(default_factory=dict)  # likewise; one of alike
+    error.message = in_python(error.message)
+    error.args = (error.message,)
+    if error.hint is not None:
+        error.hint = in_python(error.hint)
+        error.add_note(f"hint: {error.hint}")
 
 
-@_documented(*_OPTIONS)
+@_public(*_SOURCE)
 def inspect_checkpoint(
     path: PathLike, *, health: bool = False, pictures: bool = False, **options: Unpack[Options]
 ) -> Inspection:
-    """Find the position tables of a checkpoint without reading a single weight.
+    """Find the position tables of a checkpoint without reading a single weight; print the result.
 
     With `health` or `pictures` the tables' values are read, and nothing else.
     """
-    source = resolve_source(Path(path))
-    container = open_container(source.path)
-    located = locate_in(container, Request.make(**options))
-    found = {}
-    if health:
-        from resize_pos.quality.table_health import examine
-
-        for table in located.tables:
-            if DTYPES[table.tensor.dtype].floating:
-                found[table.name] = examine(table, container.read(table.name))
-    drawn = _draw(container, located) if pictures else {}
-    shown = container.path if source.path == Path(path) else Path(path)
-    return Inspection(shown, container.format, container.tensors, located, found, drawn)
+    return inspect(Path(path), Request.make(**options), health=health, pictures=pictures)
 
 
-def _draw(container: Container, located: Located) -> dict[str, TablePictures]:
-    """Compute what there is to see of each kind of table; of several alike, of the first."""
-    from resize_pos.quality.pictures import picture_table
-
-    first = {group_key(table): table for table in reversed(located.tables)}
-    return {
-        table.name: picture_table(table, container.read(table.name))
-        for table in first.values()
-        if DTYPES[table.tensor.dtype].floating and table.role is not Role.DERIVED
-    }
-
-
-@_documented(*_OPTIONS, *JOB_OPTIONS)
+@_public(*_OPTIONS, *JOB_OPTIONS)
 def resize_checkpoint(
     path: PathLike,
     to: SizeLike | None = None,
@@ -143,7 +133,7 @@ def resize_checkpoint(
     return report
 
 
-@_documented(*_OPTIONS)
+@_public(*_OPTIONS)
 def verify_checkpoint(
     output: PathLike,
     against: PathLike | None = None,
@@ -158,81 +148,108 @@ def verify_checkpoint(
 
     `options` state what is known of the source, `to` (or `to_grid`) what is known of the output.
     """
-    from resize_pos.report.verify_report import Verified
-    from resize_pos.verify.against_source import verify_output
+    from resize_pos.run.verification import verify
 
-    request = Request.make(to=to, **options)
-    ours = open_source(Path(output))
-    source = None if against is None else open_source(Path(against))
-    if images is not None and (model is None or source is None):
-        raise UsageError(
-            "--images compares two checkpoints in a model.",
-            hint="pass --model timm:NAME and --against SOURCE, too.",
-        )
-    held = None if source is None else verify_output(ours, source, request)
-    if model is None:
-        return Verified(ours.path, held)
-    from resize_pos.verify.images import image_files, probe
-    from resize_pos.verify.output_plan import image_size, of_output
-    from resize_pos.verify.timm import ModelSpec, forward_once, load_strictly
-
-    files = () if images is None else image_files(Path(images))
-    spec = ModelSpec.parse(model, tuple(model_args))
-    loaded = load_strictly(ours, spec, image_size(ours, of_output(request)))
-    ran = forward_once(loaded, spec.name)
-    if source is None or not files:
-        return Verified(ours.path, held, ran)
-    original = load_strictly(source, spec, image_size(source, request))
-    return Verified(ours.path, held, ran, probe(original, loaded, files))
+    return verify(
+        Path(output),
+        None if against is None else Path(against),
+        Request.make(to=to, **options),
+        model=model,
+        model_args=model_args,
+        images=None if images is None else Path(images),
+    )
 
 
-@_documented(*_OPTIONS)
+@_public(*_OPTIONS)
 def compare_checkpoints(
     *paths: PathLike, to: SizeLike | None = None, **options: Unpack[Options]
 ) -> Comparison:
     """Put versions of the same tables side by side: files, or one source by every convention."""
-    from resize_pos.verify.compare import compare_conventions, compare_files
+    from resize_pos.run.comparison import compare
 
-    request = Request.make(to=to, **options)
-    containers = [open_source(Path(path)) for path in paths]
-    if len(containers) == 1 and (request.to_size is not None or request.to_grid is not None):
-        return compare_conventions(containers[0], request)
-    return compare_files(containers, request)
+    return compare(list(map(Path, paths)), Request.make(to=to, **options))
 
 
-@_documented(*_OPTIONS)
+@overload
 def resize_state_dict(
     state_dict: Mapping[str, torch.Tensor],
     to: SizeLike | None = None,
     *,
     device: str = "cpu",
+    with_report: Literal[False] = False,
     **options: Unpack[Options],
-) -> dict[str, torch.Tensor]:
-    """Transfer tensors in memory; every tensor that is not resized is passed through as it is."""
-    from resize_pos.planning.value_checks import require_finite, require_plausible
-    from resize_pos.transforms.execute import transform
+) -> dict[str, torch.Tensor]: ...
+
+
+@overload
+def resize_state_dict(
+    state_dict: Mapping[str, torch.Tensor],
+    to: SizeLike | None = None,
+    *,
+    device: str = "cpu",
+    with_report: Literal[True],
+    **options: Unpack[Options],
+) -> tuple[dict[str, torch.Tensor], Report]: ...
+
+
+@_public(*_OPTIONS)
+def resize_state_dict(
+    state_dict: Mapping[str, torch.Tensor],
+    to: SizeLike | None = None,
+    *,
+    device: str = "cpu",
+    with_report: bool = False,
+    **options: Unpack[Options],
+) -> dict[str, torch.Tensor] | tuple[dict[str, torch.Tensor], Report]:
+    """Transfer tensors in memory; every tensor that is not resized is passed through as it is.
+
+    With `with_report` the new tables are also measured, and a report with the verdict is returned.
+    """
+    from resize_pos.containers.state_dict import describe, to_torch
+    from resize_pos.run.in_memory import resize_tensors
+
+    resized = resize_tensors(
+        state_dict, Request.make(to=to, **options), device, measure=with_report
+    )
+    result = dict(state_dict)
+    for name, array in resized.tables.items():
+        like = state_dict[name]
+        info = describe(name, like)
+        assert info is not None  # it was planned
+        tensor = to_torch(array, info.dtype).to(like.device)
+        result[name] = tensor.requires_grad_(like.requires_grad)
+    return (result, resized.report) if with_report else result
+
+
+@_public(*_OPTIONS)
+def fit_checkpoint(
+    path: PathLike,
+    model: torch.nn.Module | Mapping[str, torch.Tensor],
+    to: SizeLike | None = None,
+    *,
+    key: str | None = None,
+    ignore_mismatched_sizes: bool = False,
+    **options: Unpack[Options],
+) -> tuple[dict[str, torch.Tensor], Report]:
+    """Transfer a checkpoint to the shapes of a model; return a state dict for it, and a report.
+
+    The size is read from the model: from the shapes of its tables, its config and its modules. No
+    size has to be given; `to` states one where they leave doubt.
+
+    `key` names the part of the checkpoint that holds the model (`state_dict`, `model_ema` …), if
+    several do. With `ignore_mismatched_sizes`, tensors whose shape differs for another reason, such
+    as a head for other classes, are left out; `report.left_out` lists them.
+
+    >>> state, report = fit_checkpoint("vit.safetensors", model)  # doctest: +SKIP
+    >>> model.load_state_dict(state)  # doctest: +SKIP
+    """
+    from resize_pos.run.in_memory import fit
 
     request = Request.make(to=to, **options)
-    infos = {name: _info(name, tensor) for name, tensor in state_dict.items()}
-    known = {name: info for name, info in infos.items() if info is not None}
-
-    def read(name: str) -> NDArray[Any]:
-        return _to_numpy(state_dict[name], known[name].dtype)
-
-    # On the meta device there are shapes and no values: then names and shapes have to do.
-    shapes_only = any(getattr(tensor, "is_meta", False) for tensor in state_dict.values())
-    around = Surroundings(known, request, read=None if shapes_only else read)
-    plan = make_plan(locate_tables(around), request)
-    result = dict(state_dict)
-    for step in plan.changes:
-        name = step.table.name
-        array = read(name)
-        require_finite(name, array, "the state dict")
-        require_plausible(step.table, array)
-        result[name] = _to_torch(transform(step, array, device), like=state_dict[name])
-    return result
+    return fit(Path(path), model, request, key=key, ignore_mismatched_sizes=ignore_mismatched_sizes)
 
 
+@_public()
 def resize_table(
     array: NDArray[Any],
     from_grid: GridLike,
@@ -265,6 +282,7 @@ def resize_table(
     )
 
 
+@_public()
 def param_groups(
     model: torch.nn.Module, report: Report, lr: float, position_lr_scale: float = 1.0
 ) -> list[dict[str, Any]]:
@@ -283,36 +301,3 @@ def param_groups(
         {"params": others, "lr": lr},
         {"params": positions, "lr": lr * position_lr_scale, "weight_decay": 0.0},
     ]
-
-
-_TORCH_DTYPES = {
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
-    "float8_e4m3fnuz": "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ",
-} | {dtype.numpy: dtype.name for dtype in DTYPES.values() if dtype.numpy and dtype.bits > 8}
-
-
-def _info(name: str, tensor: object) -> TensorInfo | None:
-    """Describe a tensor; what is not one (a step counter, a config) is none of our business."""
-    dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
-    if dtype not in _TORCH_DTYPES:
-        dtype = ""
-    shape = getattr(tensor, "shape", None)
-    return None if shape is None else TensorInfo(name, tuple(shape), _TORCH_DTYPES.get(dtype, "U8"))
-
-
-def _to_numpy(tensor: torch.Tensor, dtype: str) -> NDArray[Any]:
-    import torch
-
-    from resize_pos.core.tensors import numpy_dtype
-
-    raw = tensor.detach().cpu().contiguous().reshape(-1)  # a single number has no axis to view
-    return raw.view(torch.uint8).numpy().view(numpy_dtype(dtype)).reshape(tuple(tensor.shape))
-
-
-def _to_torch(array: NDArray[Any], like: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    raw = torch.from_numpy(array.reshape(-1).view("u1")).view(like.dtype)
-    return raw.reshape(array.shape).to(like.device).requires_grad_(like.requires_grad)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from resize_pos._version import __version__
+from resize_pos.cli.failures import Failures
 from resize_pos.cli.signals import number_of, raising
 from resize_pos.cli.terminal import say
 from resize_pos.core.errors import ResizePosError
@@ -28,6 +29,7 @@ _COMMANDS = {
     "verify": "Check a resized checkpoint against its source, or whether it fits a size.",
     "compare": "Several resized checkpoints, or conventions, side by side.",
     "batch": "Transfer every checkpoint of a zoo, unattended.",
+    "explain": "Say what an error message of torch, timm or transformers means, and what to run.",
     "families": "List every layout that is known, with its source.",
 }
 
@@ -35,14 +37,28 @@ _COMMANDS = {
 class DefaultCommandGroup(click.Group):
     """A group that takes `CHECKPOINT …` for `resize CHECKPOINT …`.
 
-    A bare word is always a command, so that a typing error is never taken for a file name.
+    A word is a checkpoint if it looks like a path or is one. The name of a command is always the
+    command; `./inspect` is a folder of that name.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command where the first word cannot be one."""
         if args and self._belongs_to_resize(ctx, args[0]):
             args = ["resize", *args]
+        elif args and args[0] == "help":  # `help` and `help inspect`, as other tools have them
+            args = [*args[1:2], "--help"]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete a command or a file. Bash shows either, so names of files are given as words."""
+        from click.shell_completion import CompletionItem
+
+        found = super().shell_complete(ctx, incomplete)
+        if not found:
+            return [CompletionItem(incomplete, type="file")]
+        if incomplete and not incomplete.startswith("-"):
+            found += [CompletionItem(name) for name in _names_beginning(incomplete)]
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; leave a reader that went away to the one place that ends the program."""
@@ -56,7 +72,9 @@ class DefaultCommandGroup(click.Group):
         if word.startswith("-"):
             own = {name for param in self.get_params(ctx) for name in param.opts}
             return word != "--" and word.split("=")[0] not in own
-        return any(mark in word for mark in "./\\")
+        if word in _COMMANDS:
+            return False
+        return any(mark in word for mark in "./\\") or os.path.lexists(word)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands, most used first."""
@@ -85,9 +103,21 @@ class DefaultCommandGroup(click.Group):
             guess = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(
                 f"No such command {args[0]!r}.{guess}\n"
-                f"A checkpoint is recognised by a dot or a slash: write ./{args[0]} for a folder."
+                "There is no file or folder of that name here either. For a model on the hub, "
+                "write hf://ORG/NAME."
             )
         return super().resolve_command(ctx, args)
+
+
+def _names_beginning(start: str) -> list[str]:
+    """List the entries of the current folder whose names begin so; a folder ends with a slash."""
+    with contextlib.suppress(OSError), os.scandir() as entries:
+        return sorted(
+            f"{entry.name}/" if entry.is_dir() else entry.name
+            for entry in entries
+            if entry.name.startswith(start)
+        )
+    return []
 
 
 @click.group(
@@ -147,22 +177,20 @@ def _show_traceback() -> None:
 
 
 def _run(words: list[str], debug: bool) -> int:
-    before = _count_written()
+    before, failures = _count_written(), Failures.of(words)
     try:
         code = group.main(words, prog_name="resize-pos", standalone_mode=False, obj=words)
         return code if isinstance(code, int) else 0
     except ResizePosError as error:
         if debug:
             _show_traceback()
-        _complain(error.message, error.hint)
+        failures.tell(error.message, error.hint, error.exit_code)
         _mention_written(before)
         return error.exit_code
     except click.ClickException as error:
-        _show_usage(error)
-        return error.exit_code
+        return failures.tell_usage(error)
     except (click.Abort, KeyboardInterrupt) as error:
-        _complain(_interrupted(error), None)
-        return 128 + number_of(error)
+        return failures.tell(_interrupted(error), None, 128 + number_of(error))
     except BrokenPipeError:
         # The reader of our output went away; what it wanted it has. Keep the shutdown silent.
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -173,13 +201,12 @@ def _run(words: list[str], debug: bool) -> int:
             _show_traceback()
         known = system_error(error)
         if known is not None:
-            _complain(known.message, known.hint)
-            return known.exit_code
-        _complain(
+            return failures.tell(known.message, known.hint, known.exit_code)
+        return failures.tell(
             f"unexpected {type(error).__name__}: {error}",
             "this is a bug in resize-pos; run again with --debug and report what it prints.",
+            1,
         )
-        return 1
 
 
 def _interrupted(error: BaseException) -> str:
@@ -215,23 +242,6 @@ def _mention_written(before: int) -> None:
 _MOST_NAMED = 4
 
 
-def _show_usage(error: click.ClickException) -> None:
-    """Show what click says about the words that were typed; they may hold names of files."""
-    context = getattr(error, "ctx", None)
-    if context is not None:
-        for line in context.get_usage().splitlines():
-            say(line, err=True)
-        say(f"Try '{context.command_path} --help' for help.", err=True)
-        say("", err=True)
-    first, *more = error.format_message().split(_LINE_BREAK)
-    say(f"Error: {first}", err=True)
-    for line in more:
-        say(line, err=True)
-
-
-_LINE_BREAK = "\n"
-
-
 def _prepare_streams() -> None:
     """Make sure that there are three streams, and that no text is unwritable for its characters."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
@@ -242,12 +252,3 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-
-
-def _complain(message: str, hint: str | None) -> None:
-    say(("error: ", "red"), message, err=True)
-    if hint:
-        first, *more = hint.split("\n")
-        say(("hint: ", "yellow"), first, err=True)
-        for line in more:
-            say(line, err=True)

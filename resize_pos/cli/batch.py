@@ -185,7 +185,7 @@ def _follow(
 
             say(f"[{len(outcomes)}/{total}] {result_line(event.result)}", err=True)
         if quiet and failure is not None:
-            say(f"error: {failure.error}", err=True)
+            say(f"error: {event.result.complaint}", err=True)
 
 
 def _annotate(summary: BatchResult) -> None:

@@ -29,10 +29,11 @@ def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> Non
     The first file is the source where its grid differs from the others'. With one file, its
     tables are resized in memory; nothing is written.
     """
-    from resize_pos.api import compare_checkpoints
+    from resize_pos.core.request import Request
     from resize_pos.report.compare_report import comparison_document
+    from resize_pos.run.comparison import compare
 
-    comparison = compare_checkpoints(*checkpoints, **for_request(options))
+    comparison = compare(checkpoints, Request.make(**for_request(options)))
     if as_json:
         say_json(comparison_document(comparison))
         return

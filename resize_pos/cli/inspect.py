@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from resize_pos.api import Inspection, inspect_checkpoint
 from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
 from resize_pos.cli.terminal import say_json
 from resize_pos.core.errors import UsageError
+from resize_pos.core.request import Request
 from resize_pos.families.tables import PositionTable
+from resize_pos.report.inspection import Inspection
 from resize_pos.report.json import health_document, table_document
+from resize_pos.run.inspection import inspect
 
 
 @click.command("inspect")
@@ -43,9 +45,8 @@ def command(
     """
     if show and as_json:
         raise UsageError("--show draws for a terminal; it excludes --json.")
-    inspection = inspect_checkpoint(
-        checkpoint, health=health, pictures=show, **for_request(options)
-    )
+    request = Request.make(**for_request(options))
+    inspection = inspect(checkpoint, request, health=health, pictures=show)
     if as_json:
         say_json(_document(inspection))
         return

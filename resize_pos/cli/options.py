@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -29,6 +29,24 @@ def stack(*options: Decorator[_Command]) -> Decorator[_Command]:
     return decorate
 
 
+if TYPE_CHECKING:
+    _BaseChoice = click.Choice[str]
+else:
+    _BaseChoice = click.Choice  # generic since click 8.2 only
+
+
+class _Choice(_BaseChoice):
+    """One of the words of an option, or another word for it; the help lists only the former."""
+
+    def __init__(self, option: Option) -> None:
+        super().__init__(option.choices)
+        self._aliases = dict(option.aliases)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word that the option's table has."""
+        return super().convert(self._aliases.get(value, value), param, ctx)
+
+
 def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     """Make the flag of one option."""
     settings: dict[str, Any] = {"help": help or option.help, "metavar": option.metavar or None}
@@ -36,7 +54,7 @@ def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     if option.kind is Kind.COUNT:
         settings["type"] = click.IntRange(min=option.least)
     elif option.kind is Kind.CHOICE:
-        settings["type"] = click.Choice(option.choices)
+        settings["type"] = _Choice(option)
     elif option.kind is Kind.FLAG:
         settings |= {"is_flag": True, "default": False}
     elif option.kind is Kind.SWITCH and option.long_flag.startswith("--no-"):

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from resize_pos.api import Inspection
 from resize_pos.cli.render_folder import show_configs
-from resize_pos.cli.terminal import Part, aligned, human_bytes, say, tell, width
+from resize_pos.cli.terminal import Part, aligned, say, tell, width
 from resize_pos.containers.reformat import Conversion
-from resize_pos.core.tensors import TensorInfo
+from resize_pos.core.printable import human_size
 from resize_pos.families.family import Family, Role
-from resize_pos.families.tables import LeftAlone, PositionTable
 from resize_pos.quality.measures.catalogue import MEASURES
 from resize_pos.quality.verdict import Check, Level
 from resize_pos.report.groups import (
     Group,
-    and_alike,
     change_words,
     extent_words,
-    group_key,
     grouped,
-    kept_rows,
     reasons_in_words,
     treatment_words,
 )
+from resize_pos.report.inspection import Inspection, TextLine, inspection_lines, left_alone_lines
 from resize_pos.report.report import Report, Status, TableReport
 
 _STATUS_WORDS = {
@@ -52,7 +48,8 @@ def show_report(report: Report, *, verbose: bool) -> None:
     else:
         say(f"plan for {report.source.name}; nothing is written.")
     _show_steps(groups)
-    _show_left_alone(report.plan.left_alone)
+    for line in left_alone_lines(report.plan.left_alone):
+        _show_line(line)
     for group in changes:
         _show_note(group)
         if verbose:
@@ -60,14 +57,20 @@ def show_report(report: Report, *, verbose: bool) -> None:
     _show_notes(report)
     if changes:
         count = report.copied.tensors
-        size = f" ({human_bytes(report.copied.bytes)})" if report.copied.bytes else ""
+        size = f" ({human_size(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
         say(f"{count} other tensors{size} {verb} copied byte for byte.")
     if report.conversion is not None:
         _show_conversion(report.conversion)
     show_configs(report)
     if report.output is not None:
-        say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"))
+        say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"), _at_most(report))
+    if report.needs_force:
+        say(("note: ", "yellow"), "it exists; pass --force to replace it, or another name with -o.")
+
+
+def _at_most(report: Report) -> str:
+    return "" if report.output_bytes is None else f" (at most {report.output_bytes:,} bytes)"
 
 
 def _why_nothing(report: Report) -> str:
@@ -90,16 +93,6 @@ def _show_notes(report: Report) -> None:
             tell(note.text, lead=["note: "])
         elif report.status is not Status.RESIZED:
             tell(note.text, lead=[("warning", "yellow"), ": "])
-
-
-def _show_left_alone(entries: Sequence[LeftAlone]) -> None:
-    families: dict[str, list[LeftAlone]] = {}
-    for entry in entries:
-        families.setdefault(entry.family.name, []).append(entry)
-    for alike in families.values():
-        name = and_alike(alike[0].tensor.name, len(alike))
-        why = f"{name}: {alike[0].family.why}"
-        tell(why, indent=2, lead=[("kept: ", "dim")], style="dim")
 
 
 def _show_conversion(conversion: Conversion) -> None:
@@ -185,64 +178,19 @@ def show_measures(measures: Mapping[str, float], *, indent: int = 4) -> None:
 
 def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
     """Print the tables of a checkpoint, the evidence, and what came near."""
-    tensors = inspection.tensors.values()
-    size = human_bytes(sum(info.nbytes for info in tensors))
-    count = len(inspection.tensors)
-    say(f"{inspection.path.name}: {inspection.format}, {count} tensors, {size}")
-    located = inspection.located
-    for alike in _alike(inspection):
-        _show_table(alike, inspection)
-    for unsettled in located.unsettled:
-        _show_tensor(unsettled.tensor)
-        tell(f"{unsettled.family.name}: {unsettled.family.title}", indent=2, lead=["family "])
-        tell(unsettled.error.message, indent=2, lead=[("not settled", "yellow"), ": "])
-        if unsettled.error.hint:
-            tell(unsettled.error.hint, indent=2, lead=["hint: "])
-    _show_left_alone(located.left_alone)
-    for miss in located.near_misses:
-        say((f"not a table: {miss.tensor}", "dim"))
-        tell(miss.reason, indent=2, style="dim")
-    if not (located.tables or located.unsettled):
-        say("no position table was found.")
-    if verbose:
-        for info in tensors:
-            say(f"  {info}")
+    for line in inspection_lines(inspection, verbose=verbose):
+        _show_line(line)
+        if line.ends in inspection.pictures:
+            from resize_pos.cli.show_map import show_pictures
+
+            show_pictures(inspection.pictures[line.ends])
 
 
-def _alike(inspection: Inspection) -> Iterable[Sequence[PositionTable]]:
-    """Put together the tables that have the same to say, such as one per block."""
-    groups: dict[tuple[object, ...], list[PositionTable]] = {}
-    for table in inspection.located.tables:
-        health = inspection.health.get(table.name)
-        found = None if health is None else (health.detail, health.signs)
-        groups.setdefault((*group_key(table), found), []).append(table)
-    return groups.values()
-
-
-def _show_tensor(info: TensorInfo, count: int = 1) -> None:
-    name = and_alike(info.name, count)
-    say((name, "bold"), f"  {info.dtype} {list(info.shape)}")
-
-
-def _show_table(alike: Sequence[PositionTable], inspection: Inspection) -> None:
-    table = alike[0]
-    tiling = table.tiling
-    pixels = f", {tiling.pixels(table.grid)} px at patch {tiling}" if tiling else ""
-    rows = "".join(f", {words.removesuffix(' kept')}" for words in kept_rows(table))
-    _show_tensor(table.tensor, len(alike))
-    say(f"  {extent_words(table)}{rows}{pixels}")
-    tell(f"{table.family.name}: {table.family.title}", indent=2, lead=["family "])
-    for line in table.evidence:
-        tell(line, indent=2, lead=["evidence: "])
-    if table.name in inspection.health:
-        found = inspection.health[table.name]
-        tell(found.detail, indent=2, lead=["health: "])
-        for sign in found.signs:
-            tell(sign.detail, indent=2, lead=[("warning", "yellow"), ": "])
-    if table.name in inspection.pictures:
-        from resize_pos.cli.show_map import show_pictures
-
-        show_pictures(inspection.pictures[table.name])
+def _show_line(line: TextLine) -> None:
+    if line.breaks:
+        tell(line.text, indent=line.indent, lead=[line.lead], style=line.style)
+    else:
+        say(" " * line.indent, line.lead, (line.text, line.style))
 
 
 def show_families(families: Iterable[Family]) -> None:

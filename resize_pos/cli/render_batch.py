@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from resize_pos.cli.render import LEVEL_STYLES
-from resize_pos.cli.terminal import human_bytes, say, tell
+from resize_pos.cli.terminal import say, tell
+from resize_pos.core.printable import human_size
 from resize_pos.quality.verdict import Level
 from resize_pos.report.batch import count_words
 from resize_pos.report.batch_result import BatchResult, JobResult, JobStatus
@@ -12,8 +13,10 @@ from resize_pos.report.batch_result import BatchResult, JobResult, JobStatus
 def result_line(result: JobResult) -> str:
     """Say in one line how a job ended."""
     if result.failure is not None:
-        return f"failed     {result.source}: {'; '.join(result.reasons)}"
-    words = [f"{result.status.value:<10} {result.source}", human_bytes(result.bytes)]
+        return f"failed     {result.complaint}"
+    words = [f"{result.status.value:<10} {result.source}", human_size(result.bytes)]
+    if result.report is not None and result.report.needs_force:
+        words.append(f"{result.output} exists: --force would replace it")
     if result.verdict is not Level.OK:
         words.append(f"{result.verdict.value}: {'; '.join(result.reasons)}")
     return "; note: ".join([", ".join(words), *result.notes])
@@ -34,6 +37,6 @@ def show_summary(summary: BatchResult) -> None:
             tell(result.failure.hint, indent=4, hang=2, lead=["hint: "])
     written = (JobStatus.RESIZED, JobStatus.UNCHANGED, JobStatus.CONVERTED)
     moved = sum(result.bytes for result in summary.results if result.status in written)
-    size = f" ({human_bytes(moved)})" if moved else ""
+    size = f" ({human_size(moved)})" if moved else ""
     say(f"{count_words(summary.counts)}{size} in {summary.seconds:.1f} s")
     say(f"output: {summary.output_dir}")

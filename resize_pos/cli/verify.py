@@ -53,7 +53,11 @@ _ITSELF = Path()  # --config without a folder: the checkpoint's own
     "--to", metavar="SIZE", help="Image size of CHECKPOINT, where its tables leave doubt."
 )
 @click.option("--to-grid", metavar="HxW", help="Its grid in patches, instead of --to.")
-@click.option("--model", metavar="timm:NAME", help="Load it strictly and run one forward pass.")
+@click.option(
+    "--model",
+    metavar="LIBRARY:NAME",
+    help="Load it strictly and run one forward pass: timm:NAME, hf:FOLDER or open_clip:NAME.",
+)
 @click.option(
     "--model-arg",
     "model_args",
@@ -127,18 +131,19 @@ def command(
                 "nothing to verify against.",
                 hint="pass --against SOURCE, --model timm:NAME, --size SIZE or --config DIR.",
             )
-        from resize_pos.api import verify_checkpoint
+        from resize_pos.core.request import Request
         from resize_pos.report.files import require_report_targets
+        from resize_pos.run.verification import verify
 
         sources = [path for path in (*checkpoints, against) if path is not None]
         require_report_targets(reports, force=force, sources=sources)
-        verified = verify_checkpoint(
+        verified = verify(
             checkpoints[0],
             against,
+            Request.make(**for_request(options)),
             model=model,
             model_args=model_args,
             images=images,
-            **for_request(options),
         )
         if reports:
             from resize_pos.report.verify_page import write_verified

@@ -167,9 +167,24 @@ _USUAL = {"safetensors": SAFETENSORS_SUFFIX, "torch": ".pth", "numpy": ".npz"}
 def open_container(path: Path) -> Container:
     """Open a checkpoint by its content, whatever its name; only its header is read."""
     candidate = Candidate.of(path)
-    row = next((row for row in FORMATS if row.recognised(candidate)), _DEFAULT)
+    row = next((row for row in FORMATS if row.recognised(candidate)), None)
+    if row is None:
+        _refuse_foreign(candidate)
+        row = _DEFAULT
     found: Container = imported(row.opener)(path)
     return found
+
+
+def _refuse_foreign(candidate: Candidate) -> None:
+    """Say what a file is that no format recognises, if that can be told."""
+    from resize_pos.containers.foreign import describe
+
+    kind = describe(candidate.start, candidate.path.name) if candidate.start else None
+    if kind is not None:
+        raise ContainerError(
+            f"{candidate.path.name}: this is {kind.what}, not a checkpoint that can be read.",
+            kind.hint,
+        )
 
 
 # Suffixes of formats that are not written. A file of that name would be taken for one.

@@ -20,6 +20,7 @@ from resize_pos.core.json_edit import parse
 
 # A path library turns hf:// into hf:/, so both are read.
 _URL = re.compile(r"hf:/{1,2}(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 # Only one set of weights is downloaded: the first name in this list that exists. The order is that
 # of the table of formats, so safetensors come before pickles.
@@ -96,6 +97,13 @@ def parse_hub(given: Path) -> HubModel | None:
             f"{text}: is not a model on the hub.", "Write hf://ORG/NAME or hf://ORG/NAME@REVISION."
         )
     return HubModel(found["repo"], found["revision"] or "main")
+
+
+def hub_name(given: Path) -> str | None:
+    """Return `hf://org/name` for a path that reads like the name of a model on the hub."""
+    text = given.as_posix()
+    named = _NAME.fullmatch(text) and not text.endswith(WEIGHT_SUFFIXES)
+    return f"hf://{text}" if named else None
 
 
 def fetch(model: HubModel) -> Path:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import WEIGHT_SUFFIXES, is_index, open_container
-from resize_pos.containers.hub import fetch, parse_hub
-from resize_pos.core.errors import OutputError
+from resize_pos.containers.hub import fetch, hub_name, parse_hub
+from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
 
 
@@ -25,10 +26,20 @@ def resolve_source(given: Path) -> Source:
     model = parse_hub(given)
     if model is not None:
         return Source(fetch(model), str(model), Path(model.name))
+    _require_hub_address(given)
     if is_index(given.name):  # an index means the folder that contains its shards
         return Source(given, given.name, given.absolute().parent)
     names = given if given.name not in ("", "..") else given.resolve()
     return Source(given, names.name, names)
+
+
+def _require_hub_address(given: Path) -> None:
+    """Say how to write the name of a model on the hub, if that is what was meant."""
+    address = hub_name(given)
+    if address is not None and not os.path.lexists(given):
+        raise ContainerError(
+            f"{given}: no such file or folder.", f"For the model on the hub, write {address}"
+        )
 
 
 def open_source(given: Path) -> Container:

@@ -173,3 +173,14 @@ RELATIVE_CONVENTIONS: Mapping[str, RelativeConvention] = {
 }
 
 DEFAULT = CONVENTIONS["timm"]
+
+# Other names that people type after --like.
+ALIASES: Mapping[str, str] = {
+    "transformers": "hf",
+    "huggingface": "hf",
+    "openclip": "open_clip",
+    "open-clip": "open_clip",
+    "mae": "deit",
+    "beit": "deit",
+    "big_vision": "jax",
+}

@@ -14,7 +14,9 @@ from resize_pos.core.printable import quoted
 
 LARGEST = 1_000_000_000  # of any size, grid or count: more is a mistake, not a model
 
-_SIDES = re.compile(r"[1-9][0-9]*(?:[x×][1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
+# Also 384,512 and, for pixels, 384px: what people type.
+_SIDES = re.compile(r"[1-9][0-9]*(?: ?[x×*,] ?[1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
+_PIXELS = re.compile(r" ?px\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+")
 Sides = str | int | tuple[int, int] | tuple[int, int, int]
 
@@ -30,7 +32,8 @@ class Size:
     @classmethod
     def parse(cls, text: Sides | Size, what: str = "size") -> Size:
         """Read `384`, `384x512` (height × width), `64x96x96` (depth first), a number or a tuple."""
-        return cls(*_sides(text, what))
+        bare = _PIXELS.sub("", text) if isinstance(text, str) else text
+        return cls(*_sides(bare, what))
 
     def __str__(self) -> str:
         if self.depth:

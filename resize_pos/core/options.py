@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from resize_pos.core.conventions import CONVENTIONS, RELATIVE_CONVENTIONS, Method
+from resize_pos.core.conventions import ALIASES, CONVENTIONS, RELATIVE_CONVENTIONS, Method
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Fill, SinCosMode
 
@@ -52,6 +52,7 @@ class Option:
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()  # another word for a choice, and the choice
     least: int = 1  # for COUNT
     field: str | None = ""  # the field of `Request`; empty: as `name`; None: see `Joined`
     type: str = ""  # the field's type, where it is not that of its kind
@@ -178,6 +179,7 @@ OPTIONS: tuple[Option | Joined, ...] = (
         _METHOD,
         "Do exactly what this library does.",
         choices=tuple(CONVENTIONS),
+        aliases=tuple(ALIASES.items()),
     ),
     Joined("resampling", "Resampling", "DEFAULT.resampling", ("method", "antialias", "like")),
     Option(
@@ -213,6 +215,7 @@ OPTIONS: tuple[Option | Joined, ...] = (
         _METHOD,
         "Resample relative tables as this library does [default: the family's own].",
         choices=tuple(RELATIVE_CONVENTIONS),
+        aliases=(("transformers", "hf"), ("huggingface", "hf")),
         field="relative",
         type="RelativeConvention",
         parse=RELATIVE_CONVENTIONS.__getitem__,
@@ -390,7 +393,12 @@ def request_values(request: object, table: Iterable[Option | Joined] = OPTIONS) 
 
 def options_help(options: Iterable[Option]) -> str:
     """Describe options as keyword arguments, one per line."""
-    return "\n".join(f"{option.name}: {option.help}" for option in options)
+    return "\n".join(f"{option.name}: {_help(option)}" for option in options)
+
+
+def _help(option: Option) -> str:
+    words = f"False: {option.help}" if option.long_flag.startswith("--no-") else option.help
+    return f"{words} One of {', '.join(option.choices)}." if option.choices else words
 
 
 def _path(option: Option) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Unpack
 
-from resize_pos.core.conventions import CONVENTIONS, DEFAULT, Method, Resampling
+from resize_pos.core.conventions import ALIASES, CONVENTIONS, DEFAULT, Method, Resampling
 from resize_pos.core.errors import UsageError
 from resize_pos.core.geometry import LARGEST, Grid, Size
 from resize_pos.core.operations import Lengthen
@@ -83,6 +83,7 @@ def read_option(option: Option, value: Any) -> Any:
         return value
     if not isinstance(value, str):
         raise UsageError(f"{flag} is {quoted(value)}; expected text.")
+    value = dict(option.aliases).get(value, value)
     if option.choices and value not in option.choices:
         raise UsageError(
             f"{flag} {quoted(value)} is not known.",
@@ -134,6 +135,7 @@ def choose_resampling(
 ) -> Resampling:
     """Combine `--method`, `--antialias` and `--like`; the default is bicubic with antialias."""
     if like is not None:
+        like = ALIASES.get(like, like)
         if method is not None or antialias is not None:
             raise UsageError(
                 "--like fixes the method and the antialiasing; it excludes --method and "

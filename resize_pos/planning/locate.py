@@ -21,6 +21,7 @@ from resize_pos.families.tables import (
     Unsettled,
     is_all_text,
 )
+from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.join import joined_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
@@ -33,11 +34,19 @@ _GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE})
 _MOST_NAMES = 100_000  # some 30 MB
 
 
-def locate_in(container: Container, request: Request) -> Located:
-    """Find the position tables of an opened checkpoint, and check assumed squares."""
+def locate_in(
+    container: Container, request: Request, known: Mapping[str, Geometry] | None = None
+) -> Located:
+    """Find the position tables of an opened checkpoint, and check assumed squares.
+
+    `known` is geometry that is recorded elsewhere, such as in a file made from this one.
+    """
     from resize_pos.planning.value_checks import check_assumed_squares
 
-    located = locate_tables(Surroundings.of(container, request))
+    around = Surroundings.of(container, request)
+    if known:
+        around = replace(around, known={**known, **around.known})
+    located = locate_tables(around)
     return check_assumed_squares(located, container.read)
 
 

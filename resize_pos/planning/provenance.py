@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
-from resize_pos.core.geometry import Grid
+from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.json_edit import parse
 from resize_pos.core.request import Request
 from resize_pos.planning.grid_solver import Geometry
@@ -62,6 +62,63 @@ def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any
     return (version, request) if isinstance(version, str) and isinstance(request, dict) else None
 
 
+def restored_request(stated: Request, metadata: Mapping[str, str]) -> Request:
+    """Add to a request what the record of a conversion says and the request leaves open.
+
+    What a user states takes precedence, also over the other way to state the same (`--to` and
+    `--to-grid`). How tables were resampled is not restored: `verify` finds that out.
+    """
+    recorded = recorded_request(metadata)
+    if recorded is None:
+        return stated
+    default = Request()
+    open_fields = [
+        part.name
+        for part in fields(stated)
+        if getattr(stated, part.name) == getattr(default, part.name)
+    ]
+    blocked = {
+        name
+        for group in _SAME_QUESTION
+        if any(name not in open_fields for name in group)
+        for name in group
+    }
+    found: dict[str, Any] = {}
+    for part in fields(stated):
+        value = recorded[1].get(part.name)
+        kind = str(part.type).removesuffix(" | None")
+        skipped = part.name not in open_fields or part.name in blocked or part.name in _OF_METHOD
+        if skipped or value is None:
+            continue
+        if kind in _SIDES:
+            sides = _sides(value, _SIDES[kind])
+            if sides is not None:
+                found[part.name] = sides
+        elif type(value).__name__ == kind and kind in _PLAIN:
+            found[part.name] = value
+    return replace(stated, **found)
+
+
+_SAME_QUESTION = (
+    ("to_size", "to_grid", "to_length", "to_window"),
+    ("from_size", "from_grid", "from_length", "from_window"),
+    ("family", "pattern", "axes"),
+)
+_SIDES: Mapping[str, type[Size] | type[Grid]] = {"Size": Size, "Grid": Grid}
+_PLAIN = ("str", "int", "bool")
+_OF_METHOD = frozenset({"like"})
+
+
+def _sides(value: object, kind: type[Size] | type[Grid]) -> Size | Grid | None:
+    if not isinstance(value, dict):
+        return None
+    try:
+        depth = _count(value.get("depth", 0), 0)
+        return kind(_count(value["height"]), _count(value["width"]), depth)
+    except (KeyError, ValueError):
+        return None
+
+
 def as_plain(value: Any) -> Any:
     """Return a value as JSON data. Fields of a dataclass that have their default are left out."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -98,15 +155,33 @@ def planned_geometry(plan: Plan) -> Mapping[str, Geometry]:
 
 def recorded_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
     """Read back the grids that an earlier conversion recorded; malformed records are ignored."""
+    return _geometry(metadata, "to", "recorded in the file by an earlier conversion")
+
+
+def recorded_source_geometry(metadata: Mapping[str, str]) -> Mapping[str, Geometry]:
+    """Read back the grids that the tables had before the conversion."""
+    return _geometry(metadata, "from", "recorded in the output that was made from it")
+
+
+def recorded_digest(metadata: Mapping[str, str]) -> tuple[str, tuple[str, ...]] | None:
+    """Read back the digest of the source's tables, and the names of these tables."""
+    try:
+        document = parse(metadata.get(KEY, "{}"))
+        return str(document["source"]), tuple(map(str, document["tables"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _geometry(metadata: Mapping[str, str], side: str, evidence: str) -> Mapping[str, Geometry]:
     try:
         document = parse(metadata.get(KEY, "{}"))
         tables = document["tables"].items()
         return {
             str(name): Geometry(
                 _count(entry["prefix"], 0),
-                Grid(_count(entry["to"][0]), _count(entry["to"][1])),
+                Grid(_count(entry[side][0]), _count(entry[side][1])),
                 _count(entry["suffix"], 0),
-                ("recorded in the file by an earlier conversion",),
+                (evidence,),
                 _count(entry.get("frames", 1)),
             )
             for name, entry in tables

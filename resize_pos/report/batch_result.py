@@ -79,6 +79,15 @@ class JobResult:
         notes = () if self.report is None else self.report.notes
         return tuple(note.text for note in notes if not note.warning)
 
+    @property
+    def complaint(self) -> str:
+        """Why it failed, in one line that names the source by its path."""
+        error = "" if self.failure is None else self.failure.error
+        path = str(self.source)
+        if error.startswith((f"{path}: ", f"{self.output}: ")):
+            return error
+        return f"{path}: {error.removeprefix(f'{self.source.name}: ')}"
+
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code that this job alone would have."""
         if self.failure is not None:

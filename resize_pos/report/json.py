@@ -39,6 +39,8 @@ def report_document(report: Report) -> dict[str, Any]:
         "version": __version__,
         "source": source_name(report.source),
         "output": None if report.output is None else str(report.output),
+        "output_bytes": report.output_bytes,
+        "needs_force": report.needs_force,
         "status": report.status.value,
         "request": request_document(report.plan.request),
         "tables": [

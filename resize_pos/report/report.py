@@ -76,6 +76,8 @@ class Report:
     left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
     conversion: Conversion | None = None  # set: the output is of another file format
+    output_bytes: int | None = None  # of a plan: what the output takes at most
+    needs_force: bool = False  # of a plan: the target exists, and only --force would replace it
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -18,7 +18,7 @@ from resize_pos.report.json import (
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import Probe
 from resize_pos.verify.made_by import ConventionMatch
-from resize_pos.verify.timm import ForwardPass
+from resize_pos.verify.models import ForwardPass
 
 SCHEMA = "resize-pos/verify/1"
 

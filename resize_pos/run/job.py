@@ -30,6 +30,7 @@ from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
 from resize_pos.planning.locate import locate_tables, require_one_geometry
+from resize_pos.planning.memory_check import require_memory
 from resize_pos.planning.output_name import default_output
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import record
@@ -114,6 +115,7 @@ def run(job: Job) -> Report:
         plan = make_plan(located, job.request, documents, needs_target=not only_converts)
         container.require_convertible([step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
+        require_memory(plan)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
@@ -147,11 +149,18 @@ def run(job: Job) -> Report:
         conversion=container.conversion,
     )
     if job.dry_run:
-        if output is not None:
-            require_writable(_existing(output.parent) if job.into_folder else output.parent)
-            require_absent(output, force=job.force, folder=folder)
         if changes or only_converts:
             report = replace(report, status=Status.PLANNED)
+        if output is not None:
+            require_writable(_existing(output.parent) if job.into_folder else output.parent)
+            # Whatever --force does not help with is refused here, too.
+            exists = require_absent(output, force=True, folder=folder)
+            shapes = {step.name: step.target_shape for step in plan.changes}
+            report = replace(
+                report,
+                output_bytes=container.output_bytes(shapes),
+                needs_force=exists and not job.force,
+            )
     elif output is not None and changes:
         _make_folder(output, job)
         edited_files = _edited(configs, plan.config_edits)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.errors import ResizePosError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.verify.timm import Loaded, import_timm
+from resize_pos.verify.models import Loaded
 
 if TYPE_CHECKING:
     import torch
@@ -63,12 +63,14 @@ def probe(source: Loaded, output: Loaded, files: Sequence[Path]) -> Probe:
         for index, loaded in enumerate((source, output)):
             batch = torch.stack([_prepare(p, loaded, normalise[index]) for p in pictures])
             with torch.no_grad(), _AttentionEntropy(loaded.model, entropies[index]):
-                tokens: Any = loaded.model.forward_features(batch)  # type: ignore[operator]
-                features.append(loaded.model.forward_head(tokens, pre_logits=True))  # type: ignore[operator]
-                answers.append(loaded.model.forward_head(tokens))  # type: ignore[operator]
+                pooled, scores = loaded.features(batch)
+                features.append(pooled)
+                if scores is not None:
+                    answers.append(scores)
         flat = [f.flatten(1).double() for f in features]
         cosines += functional.cosine_similarity(flat[0], flat[1]).tolist()
-        agreed += int((answers[0].argmax(-1) == answers[1].argmax(-1)).sum())
+        if len(answers) == 2:
+            agreed += int((answers[0].argmax(-1) == answers[1].argmax(-1)).sum())
     return Probe(
         len(files),
         sum(cosines) / len(cosines),
@@ -99,8 +101,7 @@ def _open(path: Path, channels: int) -> Image:
 def _normalisation(loaded: Loaded) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    config: Mapping[str, Any] = import_timm().data.resolve_model_data_config(loaded.model)
-    mean, deviation = (list(config[key]) for key in ("mean", "std"))
+    mean, deviation = list(loaded.mean), list(loaded.deviation)
     if len(mean) != loaded.channels:  # the model's own mean is for another number of channels
         mean = [sum(mean) / len(mean)] * loaded.channels
         deviation = [sum(deviation) / len(deviation)] * loaded.channels

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from resize_pos.containers.arrays import native
 from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.geometry import Grid, Size
@@ -12,18 +14,41 @@ from resize_pos.core.operations import Lengthen, LengthMethod
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable
+from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.planning.provenance import (
+    digest,
+    recorded_digest,
+    recorded_source_geometry,
+    restored_request,
+)
 
 
 def plan_between(source: Container, output: Container, request: Request) -> Plan:
-    """Plan the transfer that the output claims to be."""
+    """Plan the transfer that the output claims to be.
+
+    A record in the output states the geometry of both, if it was made from this source.
+    """
+    known: Mapping[str, Geometry] = {}
+    if _made_from(output, source):
+        request = restored_request(request, output.metadata)
+        known = recorded_source_geometry(output.metadata)
     theirs = locate_in(output, of_output(request))
     untold = replace(
         request, to_frames=None, to_size=None, to_grid=None, to_window=None, to_length=None
     )
-    ours = locate_in(source, untold)
+    ours = locate_in(source, untold, known)
     return make_plan(ours, target_request(ours, theirs, request, output.path))
+
+
+def _made_from(output: Container, source: Container) -> bool:
+    """Whether the record in an output has the digest of this source's tables."""
+    recorded = recorded_digest(output.metadata)
+    if recorded is None or not all(name in source.tensors for name in recorded[1]):
+        return False
+    data = {name: native(source.read(name)).tobytes() for name in recorded[1]}
+    return digest(source.tensors, data) == recorded[0]
 
 
 def of_output(request: Request) -> Request:

@@ -194,15 +194,21 @@ def test_a_report_file_is_the_json_document(run: Any, vit_file: Path, tmp_path: 
     assert printed == written
 
 
-def test_a_dry_run_writes_nothing_and_ends_as_the_real_run_would(run: Any, vit_file: Path) -> None:
+def test_a_dry_run_writes_nothing_and_says_that_it_would_need_force(
+    run: Any, vit_file: Path
+) -> None:
     done = run("vit.safetensors", "--to", "96", "-n")
     assert done.code == 0
     assert "would write vit-96.safetensors" in done.out
     assert os.listdir() == ["vit.safetensors"]  # noqa: PTH208
     run("vit.safetensors", "--to", "96")
+    before = Path("vit-96.safetensors").read_bytes()
     again = run("vit.safetensors", "--to", "96", "-n")
-    assert again.code == 1
-    assert "already exists" in again.err
+    assert again.code == 0
+    assert "it exists; pass --force to replace it" in again.out
+    assert json.loads(run("vit.safetensors", "--to", "96", "-n", "--json").out)["needs_force"]
+    assert "it exists" not in run("vit.safetensors", "--to", "96", "-n", "--force").out
+    assert Path("vit-96.safetensors").read_bytes() == before
 
 
 def test_a_same_size_request_says_so(run: Any, vit_file: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from resize_pos.cli.terminal import aligned, human_bytes, say, tell
-from resize_pos.core.printable import printable
+from resize_pos.cli.terminal import aligned, say, tell
+from resize_pos.core.printable import human_size, printable
 from tests.support.report_cases import FILES, GRIDS, write_case
 
 ROOT = Path(__file__).parents[2]
@@ -159,10 +159,11 @@ def test_columns_are_aligned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(999, "999 B"), (504_232, "504.2 kB"), (3.4e6, "3.4 MB"), (2e9, "2.00 GB")]
+    ("count", "words"),
+    [(999, "999 bytes"), (504_232, "504.2 kB"), (3.4e6, "3.4 MB"), (2e9, "2.0 GB")],
 )
 def test_sizes_are_for_people(count: float, words: str) -> None:
-    assert human_bytes(int(count)) == words
+    assert human_size(int(count)) == words
 
 
 PLAIN_RUNS = {

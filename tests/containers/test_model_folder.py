@@ -307,7 +307,7 @@ def test_a_config_that_is_no_json_is_refused_unless_configs_are_left(tmp_path: P
     (source / "config.json").write_text("{")
     with pytest.raises(ContainerError, match=r"config\.json: is not a JSON object") as caught:
         resize_checkpoint(source, to=96)
-    assert "--no-config" in (caught.value.hint or "")
+    assert "edit_configs=False" in (caught.value.hint or "")
     assert resize_checkpoint(source, to=96, edit_configs=False).status is Status.RESIZED
 
 

@@ -95,7 +95,7 @@ def test_extras_are_listed_and_refused_unless_dropped(tmp_path: Path) -> None:
     target = tmp_path / "b.safetensors"
     with pytest.raises(ContainerError, match=r"cannot: epoch, args\.lr, optimizer") as refused:
         resize_checkpoint(source, to="24x16", from_="12x20", output=target)
-    assert "--drop-extras" in str(refused.value.hint) and not target.exists()
+    assert "drop_extras=True" in str(refused.value.hint) and not target.exists()
     report = resize_checkpoint(source, to="24x16", from_="12x20", output=target, drop_extras=True)
     model = TinyViT(6, 4)
     model.load_state_dict(load_file(target))  # the names of the model, without its wrapper

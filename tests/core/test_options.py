@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -29,6 +30,7 @@ from resize_pos.core.options import (
     request_options,
     request_values,
 )
+from resize_pos.core.python_words import in_python
 from resize_pos.core.request import Request
 from resize_pos.core.request_fields import RequestOptions, ResizeOptions
 from resize_pos.run.batch import manifest
@@ -65,7 +67,9 @@ def test_every_option_is_a_keyword_of_the_api_and_documented() -> None:
     assert {option.name for option in JOB_OPTIONS} < set(get_type_hints(ResizeOptions))
     text = str(resize_pos.resize_checkpoint.__doc__)
     for option in (*request_options(), *JOB_OPTIONS):
-        assert option.name == "to" or f"{option.name}: {option.help}" in text
+        words = re.escape(in_python(option.help))
+        assert re.search(rf"^ +{option.name}: (False: )?{words}", text, re.M), option.name
+        assert all(choice in text for choice in option.choices)
 
 
 def test_every_option_of_a_job_is_a_field_of_it() -> None:

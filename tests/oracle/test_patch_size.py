@@ -114,5 +114,5 @@ def test_every_copy_of_a_kernel_is_resized_once() -> None:
 
 def test_a_file_without_its_patch_embedding_is_refused() -> None:
     state = {"pos_embed": torch.randn(1, 49, 12)}
-    with pytest.raises(ResizePosError, match="--to-patch needs the patch embedding"):
+    with pytest.raises(ResizePosError, match="to_patch needs the patch embedding"):
         resize_state_dict(state, to=224, patch=16, to_patch=8)

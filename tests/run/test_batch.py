@@ -142,8 +142,22 @@ def test_another_request_does_not_overwrite_the_first(run: Run) -> None:
     assert "was made for another request (to 96x128)" in refused.jobs["a.safetensors"]["error"]
     assert "--force" in refused.jobs["a.safetensors"]["hint"]
     assert tree(Path("out")) == before
+    planned = run(*other, "-n")
+    assert planned.code == 0
+    assert all(job["needs_force"] for job in planned.jobs.values())
     assert run(*other, "--force").statuses == BOTH_RESIZED
     assert run(*other).statuses == BOTH_CURRENT
+
+
+def test_a_quiet_batch_names_the_path_of_what_failed(run: Run) -> None:
+    Path("zoo/broken").mkdir()
+    for name in ("broken/model.pth", "model.pth"):
+        Path("zoo", name).write_bytes(b"\xff\xd8\xff\xe0 a picture")
+    done = run(*WORDS, "-q")
+    assert done.code == 1
+    for line in ("zoo/broken/model.pth: this is a JPEG image", "zoo/model.pth: this is a JPEG"):
+        assert f"error: {line}" in done.err
+    assert sorted(done.out.split()) == ["out/a.safetensors", "out/sub/b.safetensors"]
 
 
 def test_what_is_current_stays_even_with_force(run: Run) -> None:
@@ -162,6 +176,10 @@ def test_somebody_elses_file_is_not_replaced(known: bool, run: Run) -> None:
     assert refused.code == 1
     assert refused.statuses["a.safetensors"] == "failed"
     assert "already exists" in refused.jobs["a.safetensors"]["error"]
+    planned = run(*WORDS, "--json", "-n")
+    assert planned.code == 0
+    assert planned.jobs["a.safetensors"]["needs_force"]
+    assert "out/a.safetensors exists: --force would replace it" in run(*WORDS, "-n").err
     assert Path("out/a.safetensors").read_bytes() == theirs
     assert run(*WORDS, "--json", "--force").statuses["a.safetensors"] == "resized"
 
@@ -283,10 +301,12 @@ def test_a_dry_run_fails_where_the_real_one_would(run: Run) -> None:
     done = run(*WORDS, "-n", "--json")
     assert done.code == 1
     assert done.statuses == {
-        "a.safetensors": "failed",
+        "a.safetensors": "planned",  # with --force, which the plan says
         "b.safetensors": "planned",
         "c.safetensors": "failed",
     }
+    assert done.jobs["a.safetensors"]["needs_force"]
+    assert not done.jobs["b.safetensors"]["needs_force"]
 
 
 def test_a_dry_run_imports_neither_torch_nor_numpy(run: Run, tmp_path: Path) -> None:
@@ -366,7 +386,7 @@ def test_quiet_prints_only_what_was_written(run: Run) -> None:
     Path("zoo/c.safetensors").write_bytes(b"")
     done = run(*WORDS, "-q")
     assert sorted(done.out.splitlines()) == ["out/a.safetensors", "out/sub/b.safetensors"]
-    assert done.err.startswith("error: c.safetensors")
+    assert done.err.startswith("error: zoo/c.safetensors: the file is empty")
 
 
 def test_a_terminal_gets_one_bar_for_the_whole_and_a_line_for_each_job(run: Run) -> None:

@@ -212,7 +212,7 @@ def test_reserved_rows_are_told_or_asked_for(
         with pytest.raises(GeometryError, match=f"{rows} rows") as caught:
             resize_checkpoint(path, to=9)
         assert caught.value.hint is not None
-        assert "--prefix 0 or --prefix 2" in caught.value.hint
+        assert "prefix=0 or prefix=2" in caught.value.hint
         assert resize_checkpoint(path, to=9, prefix=2, dry_run=True).plan.changes
         return
     (step,) = resize_checkpoint(path, to=9, dry_run=True).plan.steps
@@ -225,7 +225,7 @@ def test_a_row_count_given_as_a_length_is_refused_with_the_truth(folder: Path) -
         resize_checkpoint(path, to=1024, from_=514, length_method="tile")
     assert "514 = 2 + 512 rows" in caught.value.message
     assert caught.value.hint is not None
-    assert "--from 512" in caught.value.hint
+    assert "from_=512" in caught.value.hint
     report = resize_checkpoint(path, to=1024, from_=514, prefix=0, length_method="tile")
     assert report.plan.steps[0].table.length == 514
 
@@ -319,7 +319,7 @@ def test_of_several_lengths_one_must_be_chosen(folder: Path) -> None:
     with pytest.raises(GeometryError, match="different lengths") as caught:
         resize_checkpoint(path, to=256, length_method="tile")
     assert caught.value.hint is not None
-    assert "--from 64 or --from 128" in caught.value.hint
+    assert "from_=64 or from_=128" in caught.value.hint
     report = resize_checkpoint(path, to=256, from_=128, length_method="tile")
     assert [step.table.name for step in report.plan.changes] == list(tensors)[:1]
 

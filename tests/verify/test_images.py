@@ -13,7 +13,7 @@ import pytest
 from resize_pos.api import verify_checkpoint
 from resize_pos.core.errors import ResizePosError, UsageError
 from resize_pos.verify.images import describe
-from resize_pos.verify.timm import ModelSpec
+from resize_pos.verify.models import ModelSpec
 from tests.cli.test_cli import run
 
 __all__ = ["run"]  # the fixture is used by its name

@@ -115,7 +115,7 @@ def test_one_of_two_towers_is_chosen_by_name(
     source, family = folders["deepseek_vl_hybrid"], BY_NAME["deepseek_vl_hybrid"]
     with pytest.raises(GeometryError, match="different sizes") as refusal:
         resize_checkpoint(source, to=to)
-    assert "--tower high_res_vision_model" in str(refusal.value.hint)
+    assert 'tower="high_res_vision_model"' in str(refusal.value.hint)
     resize_checkpoint(source, to=to, tower=tower, output=tmp_path / "new")
     before, after = read(source, "config.json"), read(tmp_path / "new", "config.json")
     assert after[section]["image_size"] == to

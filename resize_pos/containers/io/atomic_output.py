@@ -12,6 +12,7 @@ from pathlib import Path
 from resize_pos.containers.detect import DISTRIBUTED_PIECE, WEIGHT_SUFFIXES
 from resize_pos.containers.io.stage_names import OLD_SUFFIX, remove_stage, stage_path, sweep
 from resize_pos.core.errors import OutputError
+from resize_pos.core.printable import human_size
 from resize_pos.core.system_errors import cause
 
 _WEIGHTS = (*WEIGHT_SUFFIXES, DISTRIBUTED_PIECE)
@@ -90,7 +91,8 @@ def require_space(folder: Path, needed_bytes: int) -> None:
     # A file system without a size limit reports a total of 0.
     if usage.total and usage.free < needed_bytes:
         raise OutputError(
-            f"{folder}: {_human(needed_bytes)} are needed but only {_human(usage.free)} are free.",
+            f"{folder}: {human_size(needed_bytes)} are needed but only {human_size(usage.free)} "
+            "are free.",
             "Free some space, or choose another disk with -o.",
         )
 
@@ -249,14 +251,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _human(count: int) -> str:
-    if count < 1000:
-        return f"{count} bytes"
-    size = float(count)
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 999.95:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"

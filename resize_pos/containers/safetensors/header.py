@@ -27,21 +27,6 @@ _FIELDS = {"dtype": None, "shape": None, "data_offsets": None}.keys()  # a set, 
 _INT = {int}
 _ODD_NUMBER = re.compile(r"\d{21}|-0")
 
-_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-
-# Other kinds of files that people try to open, by their first bytes.
-_FOREIGN: tuple[tuple[tuple[bytes, ...], str, str | None], ...] = (
-    ((b"version https://git-lfs",), "a git-LFS pointer", "Fetch the weights with `git lfs pull`."),
-    ((b"PK\x03\x04",), "a zip archive", "Is it a torch or numpy checkpoint that was renamed?"),
-    (_PICKLES, "a pickle", "Only pickles that torch.save wrote are read."),
-    ((b"<",), "a web page", "The download saved an error or a login page; try it again."),
-    ((b"{",), "JSON text", "Name the weights, not their config or index."),
-    ((b"GGUF",), "a GGUF file", None),
-    ((b"\x89HDF",), "an HDF5 file", None),
-    ((b"\x93NUMPY",), "a numpy array", None),
-    ((b"\x1f\x8b",), "a gzip archive", "Unpack it first."),
-)
-
 _short = reprlib.Repr()  # names and values come from an untrusted file, and may be long
 _short.maxstring = _short.maxother = 120
 _short.maxlist = 8
@@ -55,11 +40,18 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
     start = file.read(32)
     length = int.from_bytes(start[:8], "little")
     if start[8:9] != b"{":
-        for magics, what, hint in _FOREIGN:
-            if start.startswith(magics):
-                raise ContainerError(f"this is {what}, not a safetensors file.", hint)
+        from resize_pos.containers.foreign import describe  # only for what cannot be read
+
+        kind = describe(start)
+        if kind is not None:
+            raise ContainerError(f"this is {kind.what}, not a safetensors file.", kind.hint)
     if size < 8:
         raise ContainerError(f"the file has {size} bytes; the smallest has 10.", TRUNCATED)
+    if length > size - 8 and start[8:9] != b"{":
+        raise ContainerError(
+            f"this is not a safetensors file; it begins with {start[:8].hex(' ')}.",
+            "Name a file of weights: .safetensors, .pth, .bin, .ckpt or .npz.",
+        )
     if length > size - 8:
         raise ContainerError(
             f"the header claims {length} bytes but the file has {size}.",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from resize_pos.containers.base import Container
+from resize_pos.containers.detect import WEIGHT_SUFFIXES
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.pickle.walk import Walked, walk
 from resize_pos.containers.torch.tensors import TensorRef
@@ -46,10 +47,13 @@ class Archive:
             records = read_directory(file, source.size)
             pickles = [r.name for r in records if r.name.split("/")[1:] == ["data.pkl"]]
             if len(pickles) != 1:
+                if not pickles:
+                    raise ContainerError(
+                        "this zip archive holds no data.pkl, so it is not a torch checkpoint.",
+                        _hint_for(record.name for record in records),
+                    )
                 raise ContainerError(
-                    "this zip archive holds no data.pkl, so it is not a torch checkpoint."
-                    if not pickles
-                    else f"the archive holds two pickles: {pickles[0]} and {pickles[1]}.",
+                    f"the archive holds two pickles: {pickles[0]} and {pickles[1]}."
                 )
             root = pickles[0].removesuffix("data.pkl")
             stray = next((r.name for r in records if not r.name.startswith(root)), None)
@@ -103,6 +107,16 @@ class Archive:
                         f"the storage {ref.storage.key!r} of {ref.names[0][0]} has "
                         f"{record.size} bytes, not {ref.storage.nbytes}."
                     )
+
+
+def _hint_for(names: Iterable[str]) -> str:
+    """Say what to do with another zip archive, by what is in it."""
+    weights = next((name for name in names if name.endswith((".h5", *WEIGHT_SUFFIXES))), None)
+    if weights is None:
+        return "Name the weights of the model."
+    if weights.endswith(".h5"):
+        return "It is a Keras model; load it with Keras and save its arrays as .npz."
+    return f"Unpack it, and convert {weights}."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -120,8 +120,12 @@ def _current(task: Task, entry: PastJob) -> Outcome:
 
 
 def plan_all(batch: Batch) -> Iterator[Outcome]:
-    """Plan what is left, in this process, and write nothing."""
-    yield from batch.settled
+    """Plan what is left, in this process, and write nothing.
+
+    A target that the real run would refuse to replace is planned, too, with a note.
+    """
+    for outcome in batch.settled:
+        yield plan_only(outcome.task) if outcome.failed else outcome
     for task in batch.left:
         yield plan_only(task)
 

@@ -150,11 +150,10 @@ def plan_only(task: Task) -> Outcome:
     probe = stage.with_name(stage.stem + split_suffix(task.target)[1])
     try:
         report = run(replace(task.job, output=probe, dry_run=True))
-        if task.exists and not _may_replace(task):
-            _refuse(task.target)
     except ResizePosError as error:
         return failed(task, error.message.replace(str(probe), str(task.target)), error.hint)
-    report = replace(report, output=task.target)
+    needs_force = task.exists and not _may_replace(task)
+    report = replace(report, output=task.target, needs_force=needs_force)
     return Outcome(task, reported(task, report, JobStatus(report.status.value)))
 
 

@@ -1,0 +1,77 @@
+"""How a failure is told: in words on stderr; with `--json` also as a document on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+import click
+
+from resize_pos.cli.terminal import say, say_json
+from resize_pos.core.errors import OutputError
+from resize_pos.core.fast_dataclass import dataclass
+
+ERROR_SCHEMA = "resize-pos/error/1"
+_LINE_BREAK = "\n"
+_JSON = ("--json", "--format json", "--format=json")
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Tells what went wrong in the format that the command line asks for."""
+
+    as_json: bool = False
+    one_line: bool = False  # a batch prints one document per line
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Failures:
+        """Read the format off the words that were typed, which may be wrong otherwise."""
+        options = words[: words.index("--")] if "--" in words else words
+        typed = f" {' '.join(options)} "
+        asked = any(f" {asking} " in typed for asking in _JSON)
+        return cls(asked, one_line="batch" in words[:1])
+
+    def tell(self, message: str, hint: str | None, code: int) -> int:
+        """Say what went wrong and how to go on; return the exit code."""
+        say(("error: ", "red"), message, err=True)
+        if hint:
+            first, *more = hint.split(_LINE_BREAK)
+            say(("hint: ", "yellow"), first, err=True)
+            for line in more:
+                say(line, err=True)
+        self._document(message, hint, code)
+        return code
+
+    def tell_usage(self, error: click.ClickException) -> int:
+        """Show what click says about the words that were typed; they may hold names of files."""
+        context = getattr(error, "ctx", None)
+        hint = None
+        if context is not None:
+            for line in context.get_usage().splitlines():
+                say(line, err=True)
+            hint = f"Try '{context.command_path} --help' for help."
+            say(hint, err=True)
+            say("", err=True)
+        message = error.format_message()
+        first, *more = [*message.split(_LINE_BREAK), *_also_a_path(context)]
+        say(f"Error: {first}", err=True)
+        for line in more:
+            say(line, err=True)
+        self._document(message, hint, error.exit_code)
+        return error.exit_code
+
+    def _document(self, message: str, hint: str | None, code: int) -> None:
+        if not self.as_json:
+            return
+        document = {"schema": ERROR_SCHEMA, "error": message, "hint": hint, "code": code}
+        with contextlib.suppress(OutputError, BrokenPipeError):  # stdout may be what failed
+            say_json(document, indent=None if self.one_line else 2)
+
+
+def _also_a_path(context: click.Context | None) -> list[str]:
+    """Say how to name a file that has the name of a command."""
+    name = None if context is None or context.parent is None else context.info_name
+    if name is None or not os.path.lexists(name):
+        return []
+    return [f"{name!r} is a command here; to convert the checkpoint {name}, write ./{name}"]

@@ -1,0 +1,75 @@
+"""Messages name flags of the command line. Here they become keyword arguments of the Python API.
+
+`pass --to 384` becomes `pass to=384`. The names come from the table of options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from resize_pos.core.options import JOB_OPTIONS, Kind, Option, request_options
+
+# Arguments of the API that are no options of a conversion.
+_OTHERS: Mapping[str, str] = {
+    "--against": "against",
+    "--images": "images",
+    "--model": "model",
+    "--model-arg": "model_args",
+    "--report": "reports",
+}
+# How a message writes a value: a number or size, a placeholder, a quoted text, a word of a list.
+_VALUE = r"\d+(?:x\d+)*(?![\w.]*\w)|[A-Z][\w|]*\b|'[^']*'|\"[^\"]*\""
+_FLAG = re.compile(rf"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?: ({_VALUE}|[\w:.-]*\w))?")
+_COMMANDS = re.compile(r"`?resize-pos (inspect|verify|compare)(?: -v)?`?")
+_OUTPUT = re.compile(r"(?<![\w-])-o\b(?: ([A-Z][\w.]*))?")
+
+
+def _by_flag() -> dict[str, tuple[Option, bool]]:
+    """Return each flag with its option, and whether the flag says no."""
+    found: dict[str, tuple[Option, bool]] = {}
+    for option in (*request_options(), *JOB_OPTIONS):
+        for flag in option.flags:
+            found[flag] = option, flag.startswith("--no-")
+        if option.kind is Kind.SWITCH and not option.long_flag.startswith("--no-"):
+            found[f"--no-{option.long_flag.removeprefix('--')}"] = option, True
+    return found
+
+
+def in_python(text: str) -> str:
+    """Rewrite a message for a caller of the Python API."""
+    flags = _by_flag()
+
+    def rewrite(found: re.Match[str]) -> str:
+        flag, value = found[1], found[2]
+        rest = "" if value is None else f" {value}"
+        if flag in _OTHERS:
+            shown = value is not None and re.fullmatch(_VALUE, value) is not None
+            return f"{_OTHERS[flag]}={value}" if shown else f"{_OTHERS[flag]}{rest}"
+        if flag not in flags:
+            return found[0]
+        option, negative = flags[flag]
+        if option.kind in (Kind.FLAG, Kind.SWITCH):
+            return f"{option.name}={not negative}{rest}"
+        if value is None or not _is_value(option, value):
+            return f"{option.name}{rest}"
+        return f"{option.name}={_literal(value)}"
+
+    text = _COMMANDS.sub(
+        lambda found: f"`{found[1]}_checkpoint{'s' * (found[1] == 'compare')}`", text
+    )
+    text = _OUTPUT.sub(lambda found: f"output={found[1] or 'PATH'}", text)
+    return _FLAG.sub(rewrite, text)
+
+
+def _is_value(option: Option, text: str) -> bool:
+    """Tell a value from the next word of the sentence."""
+    named = option.kind is Kind.TEXT and re.search("[_:.]", text)
+    return text in option.choices or bool(named) or re.fullmatch(_VALUE, text) is not None
+
+
+def _literal(text: str) -> str:
+    """Write a value as Python source; a placeholder stays as it is."""
+    if text.isdecimal() or text.isupper() or text[0] in "'\"" or text in ("HxW", "N|HxW"):
+        return text
+    return f'"{text}"'

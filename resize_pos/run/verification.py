@@ -1,0 +1,52 @@
+"""Verify an output: compare it with its source, load it into a model, show it images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from resize_pos.containers.sources import open_source
+from resize_pos.core.errors import UsageError
+from resize_pos.core.request import Request
+from resize_pos.report.verify_report import Verified
+from resize_pos.verify.against_source import verify_output
+from resize_pos.verify.output_plan import of_output
+
+
+def verify(
+    output: Path,
+    against: Path | None,
+    request: Request,
+    *,
+    model: str | None = None,
+    model_args: Iterable[str] = (),
+    images: Path | None = None,
+) -> Verified:
+    """Do every check that is asked for.
+
+    The request states what is known: `from_…` about the source, `to_…` about the output.
+    """
+    ours = open_source(output)
+    source = None if against is None else open_source(against)
+    if images is not None and (model is None or source is None):
+        raise UsageError(
+            "--images compares two checkpoints in a model.",
+            hint="pass --model timm:NAME and --against SOURCE, too.",
+        )
+    held = None if source is None else verify_output(ours, source, request)
+    if model is None:
+        return Verified(ours.path, held)
+    from dataclasses import replace
+
+    from resize_pos.verify.images import image_files, probe
+    from resize_pos.verify.models import ModelSpec, forward_once, load_strictly
+
+    files = () if images is None else image_files(images)
+    spec = ModelSpec.parse(model, tuple(model_args))
+    loaded = load_strictly(ours, spec, of_output(request))
+    ran = forward_once(loaded, spec.name)
+    if source is None or not files:
+        return Verified(ours.path, held, ran)
+    # The size that was stated for the model is that of the output.
+    original = load_strictly(source, replace(spec, size=None), request, own_config=True)
+    return Verified(ours.path, held, ran, probe(original, loaded, files))
