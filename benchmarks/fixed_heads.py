@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -41,7 +42,7 @@ TUNED_AT = 0.67
 PICTURES = 250
 STEPS, BATCH, RATE = 30, 16, 3e-4  # of the short fine-tune
 PLAIN = "plain"
-VARIANTS: Mapping[str, Mapping[str, bool]] = {
+VARIANTS: Mapping[str, Any] = {
     PLAIN: {},
     "restore norms": {"restore_norms": True},
     "attention scale": {"attention_scale": True},
@@ -79,14 +80,14 @@ def seeds_of(name: str) -> Iterator[Network]:
 
 def transferred(network: Network, state: Mapping[str, Tensor], grid: Shape, how: str) -> SmallViT:
     """Transfer a network's state as a user would, and load it strictly."""
-    known = {"from_grid": network.grid, "prefix": network.prefix}
+    known: Any = {"from_grid": network.grid, "prefix": network.prefix}
     if how == KERNEL:
-        size = tuple(n * network.patch for n in grid)
+        size = (grid[0] * network.patch, grid[1] * network.patch)
         patch = (size[0] // network.grid[0], size[1] // network.grid[1])
-        new = resize_state_dict(state, to=size, to_patch=patch, **known)  # type: ignore[arg-type]
+        new = resize_state_dict(state, to=size, to_patch=patch, **known)
         model = SmallViT(replace(network, patch=patch[0]), network.grid)
     else:
-        new = resize_state_dict(state, to_grid=grid, **VARIANTS[how], **known)  # type: ignore[arg-type]
+        new = resize_state_dict(state, to_grid=grid, **VARIANTS[how], **known)
         model = SmallViT(network, grid)
     model.load_state_dict(new, strict=True)
     return model.eval()

@@ -13,6 +13,7 @@ from resize_pos.containers.io.link_or_copy import link_or_copy
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.notes import Note
 from resize_pos.core.tensors import TensorInfo
 
@@ -61,6 +62,16 @@ class OptimizerState:
     def state(self) -> str:
         """The name under which the entries lie, one for each parameter."""
         return f"{self.name}.state" if self.name else "state"
+
+
+@dataclass(frozen=True, slots=True)
+class GeometryChange:
+    """What a plan changes, for a format that holds a program besides the weights."""
+
+    shapes: Mapping[str, tuple[int, ...]]  # of the tensors that change
+    from_size: Size | None  # of the image, in pixels
+    to_size: Size | None
+    grids: tuple[tuple[Grid, Grid], ...]  # of the tables, before and after
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +139,7 @@ class Container:
 
     is_folder = False  # whether the output is a folder
     owns_configs = False  # whether the configs beside it belong to it and are edited with it
+    holds_graph = False  # whether it is a whole program, so that no model code needs a new size
 
     @property
     def config_folder(self) -> Path:
@@ -191,6 +203,16 @@ class Container:
     def require_convertible(self, names: Collection[str]) -> None:
         """Raise, before anything is written, if a change of these tensors would break the model."""
         del names
+
+    def at_size(self, change: GeometryChange) -> Container:
+        """Return the same checkpoint, to be written for the new size; raise if it cannot be."""
+        del change
+        return self
+
+    @property
+    def image_sizes(self) -> Mapping[str, Size]:
+        """The image sizes that the file itself states, by the place where it states them."""
+        return {}
 
     def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> Container:
         """Return the same checkpoint, to be written with new content for some files.

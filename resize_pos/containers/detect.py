@@ -27,6 +27,8 @@ _LOOKED_AT = 512  # bytes at the start of a file
 
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
+_AFTER_VERSION = (b"\x12", b"\x1a", b"\x22", b"\x28", b"\x32", b"\x3a", b"\x42")
+
 _INDEX = re.compile(r"(?P<weights>.+)\.index(\.[\w-]+)?\.json")
 
 # torch's distributed checkpoints: a folder with this file and pieces that it describes.
@@ -117,6 +119,15 @@ def _is_torch_legacy(found: Candidate) -> bool:
     return start[:2] in _PICKLES and start[2:3] in (b"\x8a", b"\x95") and start[8:9] != b"{"
 
 
+def _is_onnx(found: Candidate) -> bool:
+    """Recognise a model by its first fields: the version of the format, then one of those after it.
+
+    The numbers of the fields are 1, and 2 to 8; all but the version of the model are strings.
+    """
+    start = found.start
+    return start[:1] == b"\x08" and start[1:2] < b"\x80" and start[2:3] in _AFTER_VERSION
+
+
 def _is_npz(found: Candidate) -> bool:
     return found.is_zip
 
@@ -130,6 +141,7 @@ class Format:
     opener: str  # MODULE:FUNCTION below this package, imported only when it is needed
     suffixes: tuple[str, ...] = ()  # of files of weights
     writer: str | None = None  # the module that writes a new file from tensors of another format
+    is_graph: bool = False  # holds a program, too; beside other weights it is an export of them
 
 
 # The first row that recognises a file opens it. Suffixes are listed in order of preference: the
@@ -154,12 +166,14 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format("torch", _is_torch_legacy, "torch.legacy_stream:TorchLegacy.open"),
     Format("numpy", _is_npz, "npz.file:NpzFile.open", (".npz",)),
+    Format("onnx", _is_onnx, "onnx.file:open_model", (".onnx",), is_graph=True),
 )
 
 # An unrecognised file is opened as safetensors; that reader's error says what the file looks like.
 _DEFAULT = next(row for row in FORMATS if row.name == "safetensors")
 
 WEIGHT_SUFFIXES = tuple(suffix for row in FORMATS for suffix in row.suffixes)
+GRAPH_SUFFIXES = tuple(suffix for row in FORMATS if row.is_graph for suffix in row.suffixes)
 SAFETENSORS_SUFFIX = _DEFAULT.suffixes[0]
 _USUAL = {"safetensors": SAFETENSORS_SUFFIX, "torch": ".pth", "numpy": ".npz"}
 

@@ -9,8 +9,15 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from resize_pos.containers.base import Container, Copied, LeftOut, PartsContainer
+from resize_pos.containers.base import (
+    Container,
+    Copied,
+    GeometryChange,
+    LeftOut,
+    PartsContainer,
+)
 from resize_pos.containers.detect import (
+    GRAPH_SUFFIXES,
     SAFETENSORS_SUFFIX,
     WEIGHT_SUFFIXES,
     is_index,
@@ -25,6 +32,7 @@ from resize_pos.containers.io.source_file import SourceFile, unreadable
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Size
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -40,7 +48,11 @@ _TRAINING = re.compile(r"(training_args|scheduler|rng_state|random_states|scaler
 
 # Not copied: these files would still have the old resolution in a folder for the new one.
 _STALE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r".*\.(h5|msgpack|onnx|onnx_data|gguf|tflite|ot)"), "weights we cannot convert"),
+    (re.compile(r".*\.(h5|msgpack|gguf|tflite|ot)"), "weights we cannot convert"),
+    (
+        re.compile(rf".*({'|'.join(map(re.escape, GRAPH_SUFFIXES))})([._]data)?"),
+        "a graph for the old size; convert it by itself",
+    ),
     (
         re.compile(rf"optimizer[\w.-]*({'|'.join(map(re.escape, WEIGHT_SUFFIXES))})"),
         "optimizer state, keyed by number",
@@ -84,6 +96,7 @@ class ModelFolder(PartsContainer):
                 tensors[prefix + name] = replace(info, name=prefix + name)
         weights = {name for unit in containers for name in unit.files}
         others = {name: file for name, file in files.items() if name not in weights}
+        stale = tuple(entry for entry in stale if entry.name not in weights)
         return cls(path, tensors, units, others, stale)
 
     @property
@@ -130,6 +143,24 @@ class ModelFolder(PartsContainer):
                     f"{unit.path.name} holds the state of an optimizer.",
                     f"Convert that file by itself: resize-pos {unit.path}",
                 )
+
+    def at_size(self, change: GeometryChange) -> ModelFolder:
+        """Prepare the graphs among the weights for the new size."""
+        units = {
+            prefix: unit.at_size(replace(change, shapes=own)) if own else unit
+            for prefix, unit in self.units.items()
+            for own in [self._own(prefix, change.shapes)]
+        }
+        return replace(self, units=units)
+
+    @property
+    def image_sizes(self) -> Mapping[str, Size]:
+        """The image sizes that the weights themselves state."""
+        return {
+            f"{unit.path.name}, {place}": size
+            for unit in self.units.values()
+            for place, size in unit.image_sizes.items()
+        }
 
     def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> ModelFolder:
         """Return the same folder with new content for some files; copy or link the rest."""
@@ -231,6 +262,9 @@ def _open_weights(folder: Path, files: list[str]) -> Iterator[Container]:
             # skipped, unless its name is one that libraries give to weights.
             if path.suffix == SAFETENSORS_SUFFIX or _WEIGHT_NAMES.fullmatch(name):
                 raise
+    if not singles and not indexes:
+        graphs = (name for name in top if name.endswith(GRAPH_SUFFIXES))
+        singles = [open_container(folder / name) for name in graphs]
     yield from sorted([*singles, *indexes], key=_rank)
 
 

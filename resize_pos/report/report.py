@@ -72,6 +72,7 @@ class Report:
     copied: Copied
     seconds: float
     sha256: str | None = None  # of the output; computed only if a document is requested
+    holds_graph: bool = False  # the output is a whole program, which no model code builds
     config_advice: tuple[ConfigAdvice, ...] = ()  # config changes that the user must make
     left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 from resize_pos.configs.advice import advise, advise_inside
 from resize_pos.configs.read import ConfigFile, ConfigFiles
 from resize_pos.configs.values import ConfigEdit, config_files
-from resize_pos.containers.base import Container, Copied, Promised
+from resize_pos.containers.base import Container, Copied, GeometryChange, Promised
 from resize_pos.containers.detect import open_container, suffix_by_content
 from resize_pos.containers.io.atomic_output import (
     output_error,
@@ -116,6 +116,8 @@ def run(job: Job) -> Report:
         container.require_convertible([step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
         require_memory(plan)
+        if plan.changes:
+            container = container.at_size(_geometry_change(plan))
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
@@ -140,7 +142,10 @@ def run(job: Job) -> Report:
         tuple(TableReport(step) for step in plan.steps),
         Copied(len(container.tensors) - len(plan.changes), 0),
         seconds=0.0,
-        config_advice=(
+        holds_graph=container.holds_graph,
+        config_advice=()
+        if container.holds_graph
+        else (
             *advise(plan.steps, plan.request, around.files, edited=bool(configs)),
             *advise_inside(plan.steps, plan.request, container.settings),
         ),
@@ -178,6 +183,12 @@ def run(job: Job) -> Report:
         done = _copy_whole(container.with_configs({}, link=job.link), output, job)
         report = replace(report, copied=done.copied, sha256=done.sha256)
     return replace(report, seconds=time.perf_counter() - started)
+
+
+def _geometry_change(plan: Plan) -> GeometryChange:
+    grids = dict.fromkeys((step.table.grid, step.target) for step in plan.changes)
+    shapes = {step.name: step.target_shape for step in plan.changes}
+    return GeometryChange(shapes, plan.from_size, plan.to_size, tuple(grids))
 
 
 def _require_device(device: str) -> None:
@@ -227,7 +238,10 @@ def _target(job: Job, source: Source, plan: Plan, container: Container) -> Path 
         return None
     tag = job.select or (container.output_tag if plan.changes else "")
     suffix = "" if container.is_folder else suffix_by_content(source.path)
-    named = default_output(source.names, plan, suffix, tag=tag)
+    names = source.names
+    if container.is_folder and container.holds_graph:
+        names = names.with_suffix("")  # a file; its data files make the output a folder
+    named = default_output(names, plan, suffix, tag=tag)
     return named if job.output is None else job.output / named.name
 
 

@@ -69,7 +69,9 @@ def third_party() -> set[str]:
 
 def test_dependencies_are_what_is_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {"distributed"}  # what dask[distributed] installs, and all that is imported of it
+    # What dask[distributed] installs, and all that is imported of it; and the onnx library.
+    extras = {"distributed", "onnx"}
+    assert project["optional-dependencies"]["onnx"][0].startswith("onnx>=")
     assert project["optional-dependencies"]["dask"][0].startswith("dask[distributed]")
     declared = {re.split(r"[\[>=]", word)[0] for word in project["dependencies"]} | extras
     used = third_party()

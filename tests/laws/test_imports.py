@@ -33,6 +33,7 @@ HEAVY = {
     "transformers",
     "open_clip",
     "huggingface_hub",
+    "onnx",
 }
 
 

@@ -58,10 +58,12 @@ class Surroundings:
     def of(cls, container: Container, request: Request, *, many: bool = False) -> Surroundings:
         """Collect the evidence in an opened checkpoint and in the config files of its folder."""
         files = ConfigFiles(container.config_folder)
+        stated = container.image_sizes.items()
+        name = container.path.name
         return cls(
             container.tensors,
             request,
-            files.sizes(),
+            (*(ConfigSize(name, key, size, None) for key, size in stated), *files.sizes()),
             recorded_geometry(container.metadata),
             container.read,
             container.peek,
