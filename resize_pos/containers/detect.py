@@ -122,10 +122,11 @@ def _is_torch_legacy(found: Candidate) -> bool:
 def _is_onnx(found: Candidate) -> bool:
     """Recognise a model by its first fields: the version of the format, then one of those after it.
 
-    The numbers of the fields are 1, and 2 to 8; all but the version of the model are strings.
+    The numbers of the fields are 1, and 2 to 8; all but the version of the model are strings. A
+    TensorFlow SavedModel begins alike, with version 1; torch never wrote one below 3.
     """
     start = found.start
-    return start[:1] == b"\x08" and start[1:2] < b"\x80" and start[2:3] in _AFTER_VERSION
+    return start[:1] == b"\x08" and b"\x03" <= start[1:2] < b"\x80" and start[2:3] in _AFTER_VERSION
 
 
 def _is_npz(found: Candidate) -> bool:
@@ -203,7 +204,6 @@ def _refuse_foreign(candidate: Candidate) -> None:
 
 # Suffixes of formats that are not written. A file of that name would be taken for one.
 _FOREIGN = {
-    ".onnx": "ONNX",
     ".h5": "HDF5",
     ".hdf5": "HDF5",
     ".keras": "Keras",

@@ -13,8 +13,6 @@ from resize_pos.core.fast_dataclass import dataclass
 
 _LOOKED_AT = 64  # bytes that show whether a file is text
 
-_ONNX_FIELDS = b"\x12\x1a\x22\x3a\x42"
-
 _FROM_TORCH = "Convert the torch checkpoint that it was made from, then export it again."
 _IMAGE = "Name the weights of the model, not an image."
 _ARRAYS = "Save its arrays as .safetensors or .npz, and convert that file."
@@ -30,11 +28,6 @@ def _is_tflite(start: bytes) -> bool:
 
 def _is_tar(start: bytes) -> bool:
     return start[257:262] == b"ustar"
-
-
-def _is_onnx(start: bytes) -> bool:
-    """Recognise the first two fields of a model: its IR version, and a producer, graph or opset."""
-    return len(start) > 2 and start[0] == 0x08 and 3 <= start[1] <= 32 and start[2] in _ONNX_FIELDS
 
 
 def _is_saved_model(start: bytes) -> bool:
@@ -135,7 +128,6 @@ _KINDS: tuple[Foreign, ...] = (
         looks_so=_is_saved_model,
         named=r"\.pb$",
     ),
-    Foreign("an ONNX model", _FROM_TORCH, looks_so=_is_onnx, named=r"\.onnx$"),
     Foreign("a Core ML model", _FROM_TORCH, named=r"\.mlmodel$"),
     Foreign(
         "a msgpack file (Flax)",

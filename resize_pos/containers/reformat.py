@@ -145,9 +145,10 @@ def converted(
         wanted = next(row for row in FORMATS if row.name == own.format and row.suffixes)
     try:
         if wanted.writer is None or (own.format, wanted.name) in _NOT_OFFERED:
+            names = dict.fromkeys((container.path.suffix, SAFETENSORS_SUFFIX))
             raise ContainerError(
-                f"a {own.format} file is not converted to a {wanted.name} one.",
-                f"Name the output *{container.path.suffix} or *{SAFETENSORS_SUFFIX}.",
+                f"the {own.format} format is not converted to {wanted.name}.",
+                f"Name the output {' or '.join(f'*{suffix}' for suffix in names)}.",
             )
         if select is None:
             _require_leave(own, wanted.name, drop_extras=drop_extras)

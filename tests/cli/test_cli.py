@@ -93,7 +93,7 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "from disagrees": (["--from", "128", "--to", "96"], 1, "17 = 1 + 4×4 is a 64 px / patch 16"),
     "target is source": (["--to", "96", "-o", "vit.safetensors"], 1, "the target is the source"),
     "target folder missing": (["--to", "96", "-o", "no/x.safetensors"], 1, "no such folder"),
-    "target is of another format": (["--to", "96", "-o", "a.onnx"], 1, "names a file format"),
+    "target is of another format": (["--to", "96", "-o", "a.onnx"], 1, "not converted to"),
     "target is a stream": (["--to", "96", "-o", "-"], 2, "cannot be a stream"),
     "report format": (["--to", "96", "--report", "r.docx"], 2, ".json"),
     "report folder": (["--to", "96", "--report", "no/r.json"], 1, "does not exist"),

@@ -26,8 +26,6 @@ def keras_zip() -> bytes:
 FILES: dict[str, tuple[bytes, str, str]] = {
     "photo.safetensors": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00", "a JPEG image", "weights"),
     "figure.bin": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "a PNG image", "weights"),
-    "model.onnx": (b"\x08\x08\x12\x07pytorch\x1a\x052.4.0", "an ONNX model", "export it again"),
-    "renamed.pth": (b"\x08\x0a\x12\x07pytorch\x1a\x052.4.0", "an ONNX model", "export it again"),
     "flax_model.msgpack": (b"\x81\xa6params\x83\xa7encoder", "a msgpack file (Flax)", "flax"),
     "two_keys.msgpack": (b"\x82\xaatext_model\x84\xa4name", "a msgpack file (Flax)", "flax"),
     "large.msgpack": (b"\xde\x00\x20\xa6params\x83", "a msgpack file (Flax)", "flax"),

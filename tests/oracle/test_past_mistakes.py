@@ -187,7 +187,7 @@ def test_a_remainder_by_flags_alone(tmp_path: Path) -> None:
     larger(torch.zeros(1, 3, 104, 132))
     with pytest.raises(ResizePosError, match="not a multiple of the patch size 14") as caught:
         resize_checkpoint(path, to="104x132", from_="84x112", output=tmp_path / "b.safetensors")
-    assert "--floor" in str(caught.value.hint)
+    assert "floor=True" in str(caught.value.hint)
     floored = resize_checkpoint(
         path, to="104x132", from_="84x112", floor=True, output=tmp_path / "c.safetensors"
     )
@@ -215,7 +215,7 @@ FLAGS = ("--from", "48x64", "--to", "96x128")
 @pytest.mark.parametrize("name", ["out.onnx", "out.h5", "out.gguf", "out.tar"])
 def test_a_suffix_that_names_another_format_is_refused(checkpoint: Path, name: str) -> None:
     target = checkpoint.with_name(name)
-    with pytest.raises(ResizePosError, match="names a file format"):
+    with pytest.raises(ResizePosError, match=r"names a file format|is not converted to"):
         resize_checkpoint(checkpoint, output=target, **TO)
     assert not target.exists()
 

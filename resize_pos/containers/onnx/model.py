@@ -44,7 +44,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ModelProperty:
     """A string that the model keeps under a key, and its field."""
 
     value: str
@@ -119,19 +119,19 @@ class Graph:
     outputs: tuple[Value, ...]
     values: tuple[Value, ...]
     node_fields: tuple[Field, ...]
-    metadata: Mapping[str, Note]
+    metadata: Mapping[str, ModelProperty]
 
 
 def read_graph(read: Read, size: int) -> Graph:
     """Read the outline of a model; the bytes of its tensors are skipped."""
     graphs: list[Frame] = []
-    metadata: dict[str, Note] = {}
+    metadata: dict[str, ModelProperty] = {}
     for field in _limited(read, Frame(0, 0, size)):
         if field.number == _MODEL_GRAPH and field.wire == BYTES:
             graphs.append(field.frame)
         elif field.number == _MODEL_METADATA and field.wire == BYTES:
             key, value = _pair(read, field.frame)
-            metadata[key] = Note(value.value, field)
+            metadata[key] = ModelProperty(value.value, field)
     if len(graphs) != 1:
         raise ContainerError(f"an ONNX model has one graph, but {len(graphs)} were found.")
     frame = graphs[0]
