@@ -431,7 +431,7 @@ def test_one_of_several_copies_is_written(tmp_path: Path, name: str | None) -> N
 
 def test_an_unknown_copy_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     training(tmp_path / "last.pth")
-    with pytest.raises(ResizePosError, match="--select teacher") as caught:
+    with pytest.raises(ResizePosError, match="select teacher") as caught:
         resize_checkpoint(tmp_path / "last.pth", select="teacher", **TO)
     assert "model, model_ema" in str(caught.value.hint)
 
