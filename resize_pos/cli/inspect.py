@@ -94,4 +94,8 @@ def _document(inspection: Inspection) -> dict[str, Any]:
             {"name": miss.tensor.name, "shape": list(miss.tensor.shape), "reason": miss.reason}
             for miss in located.near_misses
         ],
+        "looks_like": [
+            {"name": miss.tensor.name, "shape": list(miss.tensor.shape), "reason": miss.reason}
+            for miss in located.looks_like
+        ],
     }

@@ -53,6 +53,8 @@ def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     flags = list(option.flags)
     if option.kind is Kind.COUNT:
         settings["type"] = click.IntRange(min=option.least)
+    elif option.kind is Kind.TEXTS:
+        settings |= {"multiple": True, "callback": _given}
     elif option.kind is Kind.CHOICE:
         settings["type"] = _Choice(option)
     elif option.kind is Kind.FLAG:
@@ -75,6 +77,11 @@ def flags_of(*sections: Section, options: Iterable[Option] | None = None) -> Dec
     return stack(
         *(flag_of(option) for section in sections for option in table if option.section is section)
     )
+
+
+def _given(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:
+    del ctx, param
+    return texts or None
 
 
 def _device(ctx: click.Context, param: click.Parameter, text: str) -> str:

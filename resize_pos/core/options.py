@@ -26,6 +26,7 @@ class Kind(StrEnum):
     GRID = "grid"  # patches: 24 or 24x32
     COUNT = "count"  # a whole number
     TEXT = "text"
+    TEXTS = "texts"  # may be given several times
     CHOICE = "choice"  # one of `choices`
     SWITCH = "switch"  # --name or --no-name; neither means: not given
     FLAG = "flag"  # given or not
@@ -130,31 +131,40 @@ OPTIONS: tuple[Option | Joined, ...] = (
     ),
     Option(
         "pattern",
-        Kind.TEXT,
+        Kind.TEXTS,
         _SOURCE,
-        "Regular expression for the name of a table that no family knows.",
+        "Regular expression for the name of a table that no family knows; repeatable.",
         "REGEX",
     ),
     Option(
         "axes",
-        Kind.TEXT,
+        Kind.TEXTS,
         _SOURCE,
-        'Layout of that table, such as "1 (p h w s) d"; default: from its shape.',
+        'Layout of that table, such as "1 (p h w s) d"; default: from its shape. With several '
+        "--pattern: one for all of them, or one for each.",
         "PATTERN",
     ),
     Option(
         "also",
-        Kind.TEXT,
+        Kind.TEXTS,
         _SOURCE,
-        "Resize the tensors whose names match along with the table that has as many rows.",
+        "Resize the tensors whose names match along with the table that has as many rows; "
+        "repeatable.",
         "REGEX",
     ),
     Option(
         "leave",
-        Kind.TEXT,
+        Kind.TEXTS,
         _SOURCE,
-        "Tensors whose names match do not depend on the resolution; do not ask about them.",
+        "Tensors whose names match do not depend on the resolution; do not ask about them; "
+        "repeatable.",
         "REGEX",
+    ),
+    Option(
+        "yes_by_value",
+        Kind.FLAG,
+        _SOURCE,
+        "Accept tables that were found by their shape and values, without a warning.",
     ),
     Option(
         "method",
@@ -414,6 +424,8 @@ def _plain(request: object, path: str) -> object:
     if hasattr(value, "height") and hasattr(value, "width"):
         depth = getattr(value, "depth", 0)
         return [*([depth] if depth else []), value.height, value.width]
+    if isinstance(value, tuple):
+        return value[0] if len(value) == 1 else list(value)
     return str(value) if isinstance(value, str) else value
 
 

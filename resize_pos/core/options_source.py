@@ -24,11 +24,12 @@ _ARGUMENT = {
     Kind.GRID: "GridLike",
     Kind.COUNT: "int",
     Kind.TEXT: "str",
+    Kind.TEXTS: "str | Sequence[str]",
     Kind.CHOICE: "str",
     Kind.SWITCH: "bool",
     Kind.FLAG: "bool",
 }
-_FIELD = {**_ARGUMENT, Kind.SIZE: "Size", Kind.GRID: "Grid"}
+_FIELD = {**_ARGUMENT, Kind.SIZE: "Size", Kind.GRID: "Grid", Kind.TEXTS: "tuple[str, ...]"}
 
 _HEAD = '''\
 """Generated from the table in `core/options.py`. Do not edit.
@@ -38,6 +39,7 @@ _HEAD = '''\
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from resize_pos.core.conventions import DEFAULT, RelativeConvention, Resampling
@@ -125,6 +127,8 @@ def _values(option: Option) -> dict[str, object]:
         return {"$ref": "#/$defs/stated"}
     if option.kind is Kind.COUNT:
         return {"type": ["integer", "null"], "minimum": option.least}
+    if option.kind is Kind.TEXTS:
+        return {"type": ["string", "array", "null"], "items": {"type": "string"}}
     if option.kind is Kind.CHOICE:
         return {"enum": [*option.choices, None]}
     return {

@@ -32,14 +32,10 @@ class Request(RequestFields):
         given: dict[str, Any] = {name: v for name, v in options.items() if v is not None}
         for one, other in _EXCLUSIVE:
             _exclusive((one, given.get(one)), (other, given.get(other)))
-        if "axes" in given and "pattern" not in given:
-            raise UsageError(
-                "--axes describes the table that --pattern names, and no --pattern is given.",
-                hint="for example: --pattern 'my_pos$' --axes '1 (p h w s) d'",
-            )
         if "fill" in given and "length_method" not in given:
             raise UsageError("--fill needs --length-method keep.")
         values = {name: read_option(_known(name), value) for name, value in given.items()}
+        _require_pairs(values.get("pattern"), values.get("axes"))
         fields: dict[str, Any] = {}
         for name, value in values.items():
             option = OPTION_BY_NAME[name]
@@ -81,6 +77,11 @@ def read_option(option: Option, value: Any) -> Any:
         if not isinstance(value, bool):
             raise UsageError(f"{flag} is {quoted(value)}; expected true or false.")
         return value
+    if kind is Kind.TEXTS:
+        texts = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not all(isinstance(text, str) for text in texts):
+            raise UsageError(f"{flag} is {quoted(value)}; expected text.")
+        return texts or None
     if not isinstance(value, str):
         raise UsageError(f"{flag} is {quoted(value)}; expected text.")
     value = dict(option.aliases).get(value, value)
@@ -90,6 +91,16 @@ def read_option(option: Option, value: Any) -> Any:
             hint=f"use one of {', '.join(option.choices)}.",
         )
     return value if option.parse is None else option.parse(value)
+
+
+def _require_pairs(pattern: tuple[str, ...] | None, axes: tuple[str, ...] | None) -> None:
+    """Refuse layouts that cannot be matched to the names: one is for all, several are in order."""
+    wanted, given = len(pattern or ()), len(axes or ())
+    if given > 1 and given != wanted:
+        raise UsageError(
+            f"--axes is given {given} times and --pattern {wanted} times.",
+            hint="give one --axes for all patterns, or one for each, in the same order.",
+        )
 
 
 def _read_count(flag: str, least: int, value: Any) -> int:

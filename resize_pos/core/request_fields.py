@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from resize_pos.core.conventions import DEFAULT, RelativeConvention, Resampling
@@ -28,10 +29,11 @@ class RequestFields:
     prefix: int | None = None
     suffix: int | None = None
     family: str | None = None
-    pattern: str | None = None
-    axes: str | None = None
-    also: str | None = None
-    leave: str | None = None
+    pattern: tuple[str, ...] | None = None
+    axes: tuple[str, ...] | None = None
+    also: tuple[str, ...] | None = None
+    leave: tuple[str, ...] | None = None
+    yes_by_value: bool = False
     like: str | None = None
     resampling: Resampling = DEFAULT.resampling
     restore_norms: bool = False
@@ -66,10 +68,11 @@ class Options(TypedDict, total=False):
     prefix: int | None
     suffix: int | None
     family: str | None
-    pattern: str | None
-    axes: str | None
-    also: str | None
-    leave: str | None
+    pattern: str | Sequence[str] | None
+    axes: str | Sequence[str] | None
+    also: str | Sequence[str] | None
+    leave: str | Sequence[str] | None
+    yes_by_value: bool | None
     method: str | None
     antialias: bool | None
     like: str | None

@@ -250,15 +250,20 @@ def load_families(text: str) -> tuple[Family, ...]:
 
 
 # How unknown tables are laid out, if nobody says more: flat rows first, then stored grids.
-USUAL_AXES = ("1 (p h w s) d", "(p h w s) d", "(p h w s) 1 d", "1 h w d", "h w d")
+USUAL_AXES = (
+    *("1 (p h w s) d", "(p h w s) d", "(p h w s) 1 d", "1 h w d", "h w d"),
+    *("1 d h w", "d h w", "1 d (p h w s)", "d (p h w s)"),
+)
 
 
-def name_pattern(flag: str, pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression that the user gave for names of tensors."""
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"{flag} {pattern!r} is not a regular expression: {error}.") from None
+def name_pattern(flag: str, *patterns: str) -> re.Pattern[str]:
+    """Compile the regular expressions that the user gave for names of tensors."""
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{flag} {pattern!r} is not a regular expression: {error}.") from None
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
 
 
 def custom_family(pattern: str, axes: str | None) -> Family:
@@ -272,7 +277,6 @@ def custom_family(pattern: str, axes: str | None) -> Family:
         role=Role.SEQUENCE if lines else Role.ABSOLUTE,
         key=f".*(?:{pattern}).*",
         axes=layouts,
-        prefix=(Owner(0, ()), Owner(1, ())),
         source="the command line",
     )
 

@@ -22,8 +22,10 @@ _COLOURS = 3
 _OTHER_CHANNELS = (1, 4)
 _MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
 _PATCH_NAME = re.compile(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
+_LINEAR_NAME = re.compile(r"patch|(?:image|pixels?)_to_tokens?|to_tokens\.", re.IGNORECASE)
 _MOST_OWN_ROWS = 8  # rows by which tables of one grid may differ: class tokens, registers
 _MOST_KERNELS = 64  # that one table is compared with; no model has so many patch embeddings
+_MOST_STEPS = 8  # kernels between the pixels and a table
 _FACTOR = re.compile(r"([*/])\s+")
 
 
@@ -112,7 +114,7 @@ def patch_kernels(
     found: dict[str, tuple[TensorInfo, tuple[int, Size]]] = {}
     for info in tensors:
         shape = info.shape
-        linear = len(shape) == 2 and "patch" in info.name.lower()
+        linear = len(shape) == 2 and _LINEAR_NAME.search(info.name) is not None
         reads = len(shape) in (4, 5) and 1 <= shape[1] <= _MOST_CHANNELS
         if not (linear or reads) or shape[0] != width or not _PATCH_NAME.search(info.name):
             continue
@@ -135,6 +137,45 @@ def find_patch(
         return None
     info, (tube, size) = near[0]
     return Patch(size, _words(info, size), tube, info.name)
+
+
+def sides_that_fit(inputs: int, size: Size, rows: int) -> list[tuple[int, int]]:
+    """List patch sides and channels of a linear embedding for which an image gives these rows."""
+    return [
+        (side, inputs // side**2)
+        for side in range(1, math.isqrt(inputs) + 1)
+        if inputs % side**2 == 0
+        and size.height % side == 0
+        and size.width % side == 0
+        and 0 <= rows - (size.height // side) * (size.width // side) <= _MOST_OWN_ROWS
+    ]
+
+
+def chained_patch(width: int, tensors: Iterable[TensorInfo]) -> Patch | None:
+    """Multiply the kernels from the pixels to `width` channels, if each step is the only one.
+
+    A pyramid reads 4×4 pixels first and 2×2 cells in every later stage. Odd kernels overlap by a
+    step that the file does not hold, so they end the chain.
+    """
+    by_output: dict[int, dict[tuple[int, Size], TensorInfo]] = {}
+    for info in tensors:
+        shape = info.shape
+        if len(shape) == 4 and shape[0] != shape[1] and _PATCH_NAME.search(info.name):
+            extent = Size(*shape[2:])
+            if min(extent.height, extent.width) > 1:
+                by_output.setdefault(shape[0], {})[(shape[1], extent)] = info
+    height = wide = 1
+    reasons: list[str] = []
+    while len(steps := by_output.get(width, {})) == 1 and len(reasons) < _MOST_STEPS:
+        ((inputs, extent), info) = next(iter(steps.items()))
+        if extent.height % 2 or extent.width % 2:
+            return None
+        height, wide = height * extent.height, wide * extent.width
+        reasons.append(_words(info, extent))
+        if inputs <= _MOST_CHANNELS:
+            return Patch(Size(height, wide), ", ".join(reasons)) if len(reasons) > 1 else None
+        width = inputs
+    return None
 
 
 def _common(one: str, other: str) -> str:

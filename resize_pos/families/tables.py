@@ -193,6 +193,7 @@ class Located:
     pictured: bool = False  # a config states an image size, with or without tables
     many: bool = False  # the request is for many files: its sizes are pixels in each of them
     others: Mapping[str, TensorInfo] = field(default_factory=dict)  # every tensor of the file
+    looks_like: tuple[NearMiss, ...] = ()  # may be tables; too little evidence to change them
 
     @property
     def all_text(self) -> bool:

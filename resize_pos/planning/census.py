@@ -96,7 +96,7 @@ def _require_references(steps: Sequence[Step]) -> None:
 def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[Suspect]:
     """List the unexplained tensors that the old geometry shows in."""
     explained = {step.name for step in steps} | {each.tensor.name for each in located.left_alone}
-    leave = None if request.leave is None else name_pattern("--leave", request.leave)
+    leave = None if request.leave is None else name_pattern("--leave", *request.leave)
     others = [
         info
         for name, info in located.others.items()

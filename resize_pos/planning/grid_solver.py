@@ -96,9 +96,9 @@ def candidates(
             continue
         count = owner.count + sum(math.prod(tensors[name].shape[:-1]) for name in siblings)
         if siblings:
-            reason = f"{' + '.join(siblings)} may account for {_rows(count)}"
+            reason = f"{' + '.join(siblings)} may account for {rows_in_words(count)}"
         else:
-            reason = f"{_rows(count)} without a token" if count else "no such rows"
+            reason = f"{rows_in_words(count)} without a token" if count else "no such rows"
         found.setdefault(count, RowCount(count, reason))
     return tuple(found.values())
 
@@ -114,8 +114,12 @@ def settle(
     timed: bool = False,
     volume: bool = False,
     judge: Judge | None = None,
+    square: bool = True,
 ) -> Geometry:
-    """Solve rows = prefix + frames·h·w + suffix over the typed candidates."""
+    """Solve rows = prefix + frames·h·w + suffix over the typed candidates.
+
+    `square`: a grid without other evidence may be assumed to be square.
+    """
     remarks: list[str] = []
     pairs = [(p, s) for p in prefixes for s in suffixes if p.count + s.count < rows]
     for hypothesis in hypotheses:
@@ -138,13 +142,14 @@ def settle(
     if timed:
         raise _ambiguous(name, rows, _tubes(rows, pairs), timed=True)
     squares = _squares(rows, pairs)
-    if len(squares) == 1:
+    if square and len(squares) == 1:
         return settled(squares[0], [*remarks, ONLY_SQUARE])
     answers = readings(rows, pairs)
     opinion = judge(answers) if judge is not None and answers else None
     if opinion is not None and opinion.choice is not None:
         return settled(opinion.choice, [*remarks, opinion.words])
-    raise _ambiguous(name, rows, squares or answers, opinion, near=_near(rows, pairs, judge))
+    near = _near(rows, pairs, judge)
+    raise _ambiguous(name, rows, squares or answers, opinion, near=near, patched=tiling is not None)
 
 
 def _near(rows: int, pairs: _Pairs, judge: Judge | None) -> Opinion | None:
@@ -222,6 +227,7 @@ def _ambiguous(
     *,
     timed: bool = False,
     near: Opinion | None = None,
+    patched: bool = True,
 ) -> GeometryError:
     look = f" {opinion.words}." if opinion is not None else ""
     if near is not None and near.choice is not None:
@@ -229,8 +235,8 @@ def _ambiguous(
         return GeometryError(
             f"{name} has {rows} rows: its grid cannot be determined from this family's known "
             f"prefix counts; but {near.words}.",
-            hint=f"if {_rows(prefix)} stand before the grid, pass --prefix {prefix} "
-            f"--from-grid {grid.height}x{grid.width}.",
+            hint=f"if {rows_in_words(prefix)} stand before the grid, pass --prefix {prefix} "
+            + (f"--from-grid {grid.height}x{grid.width}." if patched else "--from SIZE."),
         )
     if not answers:
         return GeometryError(
@@ -261,7 +267,7 @@ def _disagreement(
     if 0 < left <= _MOST_LISTED:
         return GeometryError(
             message,
-            hint=f"{rows} = {left} + {grid}: if {_rows(left)} stand before the grid, "
+            hint=f"{rows} = {left} + {grid}: if {rows_in_words(left)} stand before the grid, "
             f"pass --prefix {left}.",
         )
     squares = _squares(rows, pairs)
@@ -281,5 +287,6 @@ def _disagreement(
     return GeometryError(message, hint=f"{truth}; drop --from, or correct it.")
 
 
-def _rows(count: int) -> str:
+def rows_in_words(count: int) -> str:
+    """Return a number of rows as words."""
     return f"{count} row" if count == 1 else f"{count} rows"

@@ -18,7 +18,7 @@ def joined_tables(
 ) -> Iterator[PositionTable]:
     """Give every tensor that `--also` names the geometry of a table that was found."""
     assert around.request.also is not None
-    wanted = name_pattern("--also", around.request.also)
+    wanted = name_pattern("--also", *around.request.also)
     leaders = [table for table in settled.values() if table.role is Role.ABSOLUTE]
     for tensor in around.tensors.values():
         if wanted.search(tensor.name) and tensor.name not in settled:

@@ -11,7 +11,7 @@ from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.families.family import Family, Role, custom_family
+from resize_pos.families.family import Family, Role, name_pattern
 from resize_pos.families.registry import family_named, registry
 from resize_pos.families.tables import (
     LeftAlone,
@@ -21,16 +21,22 @@ from resize_pos.families.tables import (
     Unsettled,
     is_all_text,
 )
+from resize_pos.planning.by_value import UnknownTables, find_by_value, match_by_shape
+from resize_pos.planning.candidates import Sound, has_pixels, sound_of
+from resize_pos.planning.custom import chosen_layout, custom_families
 from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.join import joined_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.patch_kernel import kernel_tables
 from resize_pos.planning.sincos_detect import recognise_fixed
+from resize_pos.planning.unknown_windows import windows_left_alone
 
 _SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
-_GRIDS = frozenset({Role.ABSOLUTE, Role.REFERENCE})
+_IMAGE = frozenset(
+    {Role.ABSOLUTE, Role.MIXING, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
+)
 _MOST_NAMES = 100_000  # some 30 MB
 
 
@@ -52,26 +58,46 @@ def locate_in(
 
 def locate_tables(around: Surroundings) -> Located:
     """Find every position table of a checkpoint and determine its geometry."""
-    names = _names(around.request.pattern, around.request.axes, around.request.family)
+    names = _names(around.request.family)
+    customs = custom_families(around)
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}
     near_misses: list[NearMiss] = []
     left_alone: list[LeftAlone] = []
+    unsettled: list[Unsettled] = []
     for tensor in around.tensors.values():
-        named = names.stems(tensor.name)
-        match, objections = _match(tensor, around, named) if named else (None, ())
+        match: Match | LeftAlone | None
+        objections: Sequence[str] = ()
+        custom = next((family for family in customs if family.stem(tensor.name) is not None), None)
+        if custom is not None:
+            try:
+                match, objections = _custom_match(tensor, custom, around)
+            except GeometryError as error:
+                unsettled.append(Unsettled(tensor, custom, error))
+                continue
+        else:
+            named = names.stems(tensor.name)
+            match, objections = _match(tensor, around, named) if named else (None, ())
         if isinstance(match, LeftAlone):
             left_alone.append(match)
         elif match is not None:
             matches[match.family.role].append(match)
-        elif objections or _SOUNDS_LIKE.search(tensor.name):
+        elif objections or _sounds_like(tensor):
             reason = "; ".join(objections) or "no family knows this name"
             near_misses.append(NearMiss(tensor, reason))
+    windows = windows_left_alone(near_misses, around.tensors) if near_misses else ()
+    left_alone += windows
+    passed = {each.tensor.name for each in windows}
+    near_misses = [miss for miss in near_misses if miss.tensor.name not in passed]
     pictured = bool(around.configs)  # ALIGN: a text table, and images for a convolution
-    roles = [role for role, found in matches.items() if found]
-    if not (pictured or around.many) and is_all_text(roles):
+    explained = {match.tensor.name for found in matches.values() for match in found}
+    explained |= {each.tensor.name for each in left_alone} | {e.tensor.name for e in unsettled}
+    text = not pictured and is_all_text(role for role, found in matches.items() if found)
+    if text and has_pixels(around.tensors.values()):
+        # A model of texts and images may hold a table of the image under an unknown name.
+        text = not find_by_value(around, {}, explained).any
+    if text and not around.many:
         around = replace(around, request=as_lengths(around.request))
     tables: dict[str, PositionTable] = {}
-    unsettled: list[Unsettled] = []
     for role, rule in RULES.items():
         # A table that follows another one needs the geometry of that one first.
         for match in sorted(matches[role], key=lambda match: match.family.follows is not None):
@@ -81,6 +107,24 @@ def locate_tables(around: Surroundings) -> Located:
                 tables[match.tensor.name] = recognise_fixed(table, around.read, around.peek)
             except GeometryError as error:
                 unsettled.append(Unsettled(match.tensor, match.family, error))
+    by_name = around.request.family is not None
+    explained |= {entry.tensor.name for entry in unsettled}
+    explained |= {name for name in around.tensors if name.startswith(around.states)}
+    found = UnknownTables() if text or by_name else find_by_value(around, tables, explained)
+    tables |= {table.name: table for table in found.tables}
+    image = any(table.role in _IMAGE for table in tables.values())
+    unsettled += found.strong if image else (*found.strong, *found.weak)
+    known = {each.name for each in found.tables} | {each.tensor.name for each in unsettled}
+    leave = around.request.leave
+    left = None if leave is None else name_pattern("--leave", *leave)
+    near_misses = [
+        miss
+        for miss in near_misses
+        if miss.tensor.name not in known and not (left and left.search(miss.tensor.name))
+    ]
+    looks_like = tuple(
+        NearMiss(entry.tensor, entry.error.message) for entry in (found.weak if image else ())
+    )
     if around.request.also is not None:
         tables |= {table.name: table for table in joined_tables(around, tables)}
     if around.request.to_patch is not None:
@@ -97,7 +141,27 @@ def locate_tables(around: Surroundings) -> Located:
         {n: info for n, info in around.tensors.items() if not n.startswith(around.states)}
         if around.states
         else around.tensors,
+        looks_like,
     )
+
+
+def _custom_match(
+    tensor: TensorInfo, family: Family, around: Surroundings
+) -> tuple[Match | None, list[str]]:
+    """Match a tensor that `--pattern` names. Without --axes, its shape says how it is laid out."""
+    fits = [axes for axes in family.axes if axes.mismatch(tensor.shape) is None]
+    if not fits:
+        return None, [f"not {family.name}: {family.objection('', around.tensors, tensor.shape)}"]
+    layout = fits[0] if len(fits) == 1 else chosen_layout(tensor, fits, around)
+    if family.role is Role.SEQUENCE:
+        return Match(tensor, family, family.stem(tensor.name) or "", layout), []
+    return match_by_shape(tensor, layout, around, family), []
+
+
+def _sounds_like(tensor: TensorInfo) -> bool:
+    """Whether a name suggests a table; scales and frequencies of a formula are none."""
+    found = _SOUNDS_LIKE.search(tensor.name) is not None
+    return found and (len(tensor.shape) > 1 or sound_of(tensor.name) is not Sound.OTHER)
 
 
 class _Names:
@@ -122,11 +186,8 @@ class _Names:
 
 
 @lru_cache(maxsize=1)
-def _names(pattern: str | None, axes: str | None, chosen: str | None) -> _Names:
-    """Use every known family, or only what --pattern and --axes or --family state."""
-    if pattern is not None:
-        custom = custom_family(pattern, axes)
-        return _Names(lambda _: (custom,))
+def _names(chosen: str | None) -> _Names:
+    """Use every known family, or only what --family states."""
     if chosen is None:
         return _Names(_tables)
     # --family replaces the absolute and reference families; families of other roles still apply.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +14,7 @@ from resize_pos.core.json_edit import Document
 from resize_pos.core.notes import Note
 from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.core.request import Request, as_lengths
-from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.core.tensors import DTYPES
 from resize_pos.families.family import Role
 from resize_pos.families.tables import (
     Action,
@@ -30,6 +28,7 @@ from resize_pos.families.tables import (
 )
 from resize_pos.families.windows import Follows
 from resize_pos.planning.census import require_whole
+from resize_pos.planning.nothing_found import nothing_found, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.sequence import require_lengths
@@ -52,6 +51,7 @@ class Plan:
     config_edits: tuple[ConfigEdit, ...] = ()
     left_alone: tuple[LeftAlone, ...] = ()
     notes: tuple[Note, ...] = ()
+    looks_like: tuple[NearMiss, ...] = ()  # may be position tables, and are not changed
 
     @property
     def depends(self) -> bool:
@@ -102,19 +102,20 @@ def make_plan(
     for unsettled in located.unsettled:
         if unsettled.family.role in blocking:
             raise unsettled.error
+    require_patterns(located, request)
     of_images = IMAGE_ROLES | _BY_THEMSELVES
     if asked & IMAGE_ROLES and not any(t.role in of_images for t in located.tables):
-        named = request.pattern is not None or request.family is not None
+        named = request.family is not None
         has_text = any(t.role is Role.SEQUENCE for t in located.tables)
         text_tables = has_text and not (located.pictured or located.many)
         if named or located.near_misses or text_tables:
-            raise _nothing_found(located, request)
+            raise nothing_found(located, request)
     _require_tower(located, request)
     _require_windows(located, request)
     _require_time(located, request)
     _require_patches(located, request)
     if asked == {Role.SEQUENCE} and located.near_misses and not located.tables:
-        raise _nothing_found(located, request)
+        raise nothing_found(located, request)
     images_too = located.many and request.to_image
     require_lengths(located.tables, located.unsettled, request, images_too=images_too)
     planned: dict[str, Step] = {}
@@ -160,6 +161,7 @@ def make_plan(
         edits,
         located.left_alone,
         tuple(plan_notes(located, steps, stated)),
+        located.looks_like if asked & IMAGE_ROLES else (),
     )
 
 
@@ -364,32 +366,3 @@ def _require_floating(table: PositionTable) -> None:
             "interpolated.",
             hint="convert it to a floating dtype first.",
         )
-
-
-def _nothing_found(located: Located, request: Request) -> TableError:
-    if request.pattern is not None:
-        return TableError(
-            f"--pattern {request.pattern!r} with --axes {request.axes!r} matches no tensor.",
-            hint="`resize-pos inspect` lists what there is.",
-        )
-    if not located.near_misses:
-        return TableError(
-            "no position table was found.",
-            hint="`resize-pos inspect -v` lists every tensor; name a table with --pattern and "
-            "--axes.",
-        )
-    misses = sorted(located.near_misses, key=lambda miss: not _may_be_table(miss.tensor))
-    miss = misses[0]
-    size = "" if request.from_size is not None else " --from SIZE"
-    named = f"--pattern '^{re.escape(miss.tensor.name)}$'{size}"
-    return TableError(
-        f"no position table was found; {miss.tensor} is near: {miss.reason}.",
-        hint=f"if it is one, pass {named}; --axes 'PATTERN' for an unusual layout."
-        if _may_be_table(miss.tensor)
-        else "name it with --pattern REGEX and --axes, for example --axes '1 (p h w s) d'.",
-    )
-
-
-def _may_be_table(tensor: TensorInfo) -> bool:
-    rows = math.prod(tensor.shape[:-1])
-    return len(tensor.shape) in (2, 3) and rows >= 9 and tensor.shape[-1] > 1

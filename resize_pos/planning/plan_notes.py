@@ -22,8 +22,16 @@ def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iter
             *_remainder_notes(steps, stated),
             *_window_notes(steps, stated),
             *_mask_notes(located, steps),
+            *_suspect_notes(located, stated),
         ]
     )
+
+
+def _suspect_notes(located: Located, stated: Request) -> Iterator[Note]:
+    """Name the tensors that look like position tables and are not changed."""
+    for miss in located.looks_like if stated.to_image else ():
+        reason = miss.reason.rstrip(".")
+        yield Note(f"{reason}; it stays as it is (--leave accepts that).", warning=True)
 
 
 def _text_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iterator[Note]:

@@ -40,7 +40,7 @@ class Score:
 
 def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Reading]) -> Opinion:
     """Choose the reading that the values support, if they support one clearly."""
-    rows = _rows(array, layout)
+    rows = rows_of(array, layout)
     if not np.all(np.isfinite(rows)):
         return Opinion(None, "Its values are not finite, so they cannot tell")
     untrained = looks_untrained(rows)
@@ -60,7 +60,7 @@ def contradiction(
     array: NDArray[Any], layout: Layout, reading: Reading, others: Sequence[Reading]
 ) -> str | None:
     """Return which reading the values support, if it is clearly not the given one."""
-    rows = _rows(array, layout)
+    rows = rows_of(array, layout)
     if not np.all(np.isfinite(rows)) or looks_untrained(rows):
         return None
     scores = rank(rows, others)
@@ -95,6 +95,25 @@ def _same_columns(one: Reading, other: Reading) -> bool:
     return one.grid.width == other.grid.width and shift % one.grid.width == 0
 
 
+def stacked_grids(rows: _Rows, reading: Reading) -> str:
+    """Return how a tall grid falls apart into equal grids, one below the other; empty if not.
+
+    Frames of a video are stored this way. At the end of a frame, cells one row apart differ.
+    """
+    height, width = reading.grid.height, reading.grid.width
+    start = reading.prefix.count
+    unit = _unit(rows[start : start + reading.grid.cells] - rows.mean(axis=0))
+    below = _cosines(unit, width).reshape(height - 1, width).mean(axis=1)
+    for count in range(2, height // 2 + 1):
+        if height % count:
+            continue
+        each = height // count
+        ends = np.arange(1, height) % each == 0
+        if float(below[~ends].mean() - below[ends].max()) >= STEP_CONFIDENT:
+            return f"{count} × {Grid(each, width)}"
+    return ""
+
+
 def looks_untrained(rows: _Rows) -> str:
     """Return why a table looks untrained; empty if it looks learned."""
     if not rows.any():
@@ -113,9 +132,11 @@ def looks_untrained(rows: _Rows) -> str:
     return f"they look like noise ({ratio / white:.2f} of white noise's spread), so untrained"
 
 
-def _rows(array: NDArray[Any], layout: Layout) -> _Rows:
-    count = layout.rows(array.shape)
-    cells: _Rows = layout.unfold(array, 0, Grid(1, count), 0).grid[0, 0].astype(np.float64)
+def rows_of(array: NDArray[Any], layout: Layout) -> _Rows:
+    """Return a table as (rows, channels), scaled so that no square overflows."""
+    grid = layout.grid(array.shape) or Grid(1, layout.rows(array.shape))
+    plane = layout.unfold(array, 0, grid, 0).grid[0]
+    cells: _Rows = plane.reshape(grid.cells, plane.shape[-1]).astype(np.float64)
     largest = float(np.max(np.abs(cells), initial=0.0))
     # Every score is a ratio; without scaling, squares of huge values would overflow.
     return cells / largest if 0.0 < largest < math.inf else cells

@@ -101,11 +101,14 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
     rows = table.layout.rows(values.shape)
     others = {RowCount(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
     pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
+    if table.prefix and not table.suffix:  # a class row may also come last
+        pairs.append((RowCount(0, ""), prefix))
     words = contradiction(values, table.layout, taken, readings(rows, pairs))
     if words is not None:
         raise GeometryError(
             f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",
-            hint="state the grid with --from-grid HxW or --from SIZE (height × width).",
+            hint="state the grid with --from-grid HxW or --from SIZE (height × width), and the "
+            "rows around it with --prefix N and --suffix N.",
         )
 
 

@@ -67,6 +67,9 @@ def inspection_lines(inspection: Inspection, *, verbose: bool = False) -> Iterat
         if unsettled.error.hint:
             yield TextLine(unsettled.error.hint, ("hint: ", ""), 2)
     yield from left_alone_lines(located.left_alone)
+    for miss in located.looks_like:
+        yield TextLine(f"looks like a position table: {miss.tensor}", breaks=False)
+        yield TextLine(miss.reason, indent=2, style="dim")
     for miss in located.near_misses:
         yield TextLine(f"not a table: {miss.tensor}", style="dim", breaks=False)
         yield TextLine(miss.reason, indent=2, style="dim")

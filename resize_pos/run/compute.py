@@ -26,6 +26,7 @@ from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step
 from resize_pos.planning.plan import Plan
+from resize_pos.planning.unknown_names import is_by_value
 from resize_pos.planning.value_checks import (
     require_finite,
     require_plausible,
@@ -83,7 +84,20 @@ def measured(
         else TableReport(step)
         for step in steps
     ]
+    reports = [_warned(report) for report in reports]
     return tuple(_drawn(reports, tables) if draw else reports)
+
+
+def _warned(report: TableReport) -> TableReport:
+    """Warn about a table that was found by its values, until the user confirms it."""
+    table = report.step.table
+    if report.step.operation is None or report.step.state is not None or not is_by_value(table):
+        return report
+    detail = (
+        f"{table.name} was found by its shape and values, not by a name that is known "
+        f"({'; '.join(table.evidence)}); --yes-by-value confirms it"
+    )
+    return replace(report, checks=(*report.checks, Check("by-value", Level.WARN, detail)))
 
 
 def _chosen(steps: Iterable[Step]) -> set[str]:

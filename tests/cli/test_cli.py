@@ -76,7 +76,11 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "no target": ([], 2, "no target is given"),
     "malformed size": (["--to", "big"], 2, "'big' is neither a number nor HEIGHTxWIDTH"),
     "two targets": (["--to", "96", "--to-grid", "6x6"], 2, "exclude each other"),
-    "axes alone": (["--to", "96", "--axes", "h w d"], 2, "no --pattern is given"),
+    "axes alone": (
+        ["--to", "96", "--axes", "h w d"],
+        2,
+        "fits no tensor that may be a position table",
+    ),
     "like and method": (["--to", "96", "--like", "hf", "--method", "nearest"], 2, "--like fixes"),
     "antialiased nearest": (["--to", "96", "--method", "nearest", "--antialias"], 2, "no meaning"),
     "unknown method": (["--to", "96", "--method", "lanczos"], 2, "lanczos"),

@@ -39,6 +39,7 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     wrong: dict[str, str] = field(default_factory=dict)
     alike: list[str] = field(default_factory=list)  # the same shapes as one that was looked at
+    suspects: dict[str, str] = field(default_factory=dict)  # what is falsely taken for a table
     kept: list[str] = field(default_factory=list)  # reference grids: left alone with the reason
 
     def __str__(self) -> str:
@@ -52,6 +53,7 @@ class Tally:
         ]
         lines += [f"  reference grids left alone: {', '.join(self.kept)}"] if self.kept else []
         lines += [f"  refused {n}: {reason}" for reason, n in self.refused.most_common()]
+        lines += [f"  SUSPECT {model}: {what}" for model, what in self.suspects.items()]
         lines += [f"  WRONG {model}: {what}" for model, what in self.wrong.items()]
         return "\n".join(lines)
 
@@ -70,6 +72,8 @@ class Tally:
         except ResizePosError as error:
             self.refused[generic(error.message)] += 1
             return
+        if plan.looks_like:
+            self.suspects[model] = plan.looks_like[0].reason
         planned = {step.table.name: step.target_shape for step in plan.changes}
         kept = {step.table.name for step in plan.steps if step.table.role is Role.REFERENCE}
         missed = {n for n in changed | planned.keys() if planned.get(n) != target.get(n)}

@@ -56,4 +56,5 @@ def test_the_plan_predicts_every_shape() -> None:
     print(f"\ntimm {timm.__version__}, relative tables: {tally}")  # noqa: T201
     assert len(tally.right) > 100
     assert not tally.wrong
+    assert not tally.suspects
     assert not tally.unexplained(REASONS)

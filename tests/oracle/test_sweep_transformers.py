@@ -90,4 +90,5 @@ def test_the_plan_predicts_every_shape() -> None:
     print(f"not built from a default config: {', '.join(unbuilt)}")  # noqa: T201
     assert len(tally.right) > 80
     assert not tally.wrong
+    assert not tally.suspects
     assert not tally.unexplained(REASONS)

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from resize_pos.core.errors import ResizePosError
 from resize_pos.core.options import OPTIONS, Kind, Option
 from resize_pos.core.request import Request
+from resize_pos.families.family import Role
+from resize_pos.families.tables import Action
 from resize_pos.report.report import Report
 from resize_pos.run.job import Job, run
 
@@ -32,8 +34,10 @@ HERE = Path(__file__).parent
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "BOOL": 1, "U8": 1}
 _NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 _SIDES = (1, 2, 3, 4, 7, 8, 12, 14, 16, 32, 64)
+_COPIES = (1, 2, 3, 4, 8)  # grids in one table: frames
 _WAVES = 5
 _NOISE = 0.15
+_LEAST_LIKENESS = 0.9  # correlation with the true field; a transposed grid has about 0.3
 _MOST_HINTS = 4  # refusals that are followed, one after the other
 
 Shape = tuple[int, ...]
@@ -143,7 +147,7 @@ def _values(case: Case) -> Iterator[tuple[str, bytes]]:
             yield name, unpack(recorded[name][0])
         elif source.dtype in _NUMPY:
             other = None if target is None else target.shape
-            values = learned(source.shape, other, case.source_size, case.target_size)
+            values = learned(case, source.shape, other)
             yield name, values.astype(_NUMPY[source.dtype]).tobytes()
 
 
@@ -174,54 +178,88 @@ def unpack(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text))
 
 
-def learned(source: Shape, target: Shape | None, sizes: Size, goal: Size) -> NDArray[np.float64]:
+def learned(case: Case, source: Shape, target: Shape | None) -> NDArray[np.float64]:
     """Give values as training leaves them: smooth over the grid, with a little noise."""
-    random = np.random.default_rng(7)
-    noise = _NOISE * random.standard_normal(source)
+    noise = _NOISE * np.random.default_rng(11).standard_normal(source)
+    field = true_field(case, source, target)
+    return noise if field is None else field + noise
+
+
+def true_field(
+    case: Case, source: Shape, target: Shape | None, *, at_goal: bool = False
+) -> NDArray[np.float64] | None:
+    """Give the smooth part of a table at its own size, or at the new one; None: it has none."""
     same = target is not None and len(target) == len(source)
     axes = [a for a, n in enumerate(source) if same and target is not None and target[a] != n]
-    if len(axes) == 1 and target is not None:
-        found = _grid(source[axes[0]], target[axes[0]], sizes, goal)
-        rows = source[axes[0]]
-        others = math.prod(source) // rows
-        field = random.standard_normal((rows, others))
-        if found is not None:
-            prefix, copies, height, width = found
-            plane = smooth(height, width, others, random)
-            field[prefix : prefix + copies * height * width] = np.tile(plane, (copies, 1))
-        else:
-            field = smooth(1, rows, others, random)
-        rest = [n for a, n in enumerate(source) if a != axes[0]]
-        return np.moveaxis(field.reshape(rows, *rest), 0, axes[0]) + noise
+    if target is None or len(axes) not in (1, 2):
+        return None
+    shape = target if at_goal else source
+    others = [n for a, n in enumerate(shape) if a not in axes]
     if len(axes) == 2:
-        height, width = (source[a] for a in axes)
-        others = math.prod(source) // (height * width)
-        rest = [n for a, n in enumerate(source) if a not in axes]
-        field = smooth(height, width, others, random).reshape(height, width, *rest)
-        return np.moveaxis(field, (0, 1), axes) + noise
-    return noise
+        plane = smooth(shape[axes[0]], shape[axes[1]], math.prod(others))
+        sides = [shape[a] for a in axes]
+        return np.moveaxis(plane.reshape(*sides, *others), (0, 1), axes)
+    rows = shape[axes[0]]
+    found = _grid(case, source[axes[0]], target[axes[0]])
+    if found is None:
+        field = smooth(1, rows, math.prod(others))
+    else:
+        prefix, copies, tall, wide = found
+        size = case.target_size if at_goal else case.source_size
+        height, width = size[0] // tall, size[1] // wide
+        field = np.random.default_rng(5).standard_normal((rows, math.prod(others)))
+        plane = smooth(height, width, math.prod(others))
+        field[prefix : prefix + copies * height * width] = np.tile(plane, (copies, 1))
+        # Rows before the grid stay as they are, whatever the number of rows.
+        before = np.random.default_rng(3).standard_normal((prefix, math.prod(others)))
+        field[:prefix] = before
+    return np.moveaxis(field.reshape(rows, *others), 0, axes[0])
 
 
-def _grid(rows: int, goal: int, size: Size, target: Size) -> tuple[int, int, int, int] | None:
-    """Find prefix, copies, height and width that explain the rows at both sizes."""
+def _kernels(case: Case) -> tuple[set[Size], set[Size]]:
+    """List the patches that a file shows: convolutions of pixels, linear layers of colours."""
+    shapes = [tensor.shape for tensor in case.tensors.values()]
+    found = {s[-2:] for s in shapes if len(s) > 3 and min(s[-2:]) >= 4 and s[1] <= 32}
+    sides = {math.isqrt(s[1] // 3) for s in shapes if len(s) == 2 and s[1] % 3 == 0}
+    return {(s[0], s[1]) for s in found}, {(s, s) for s in sides if s >= 14}
+
+
+def _grid(case: Case, rows: int, goal: int) -> tuple[int, int, int, int] | None:
+    """Find prefix, copies and the sides of a patch that explain the rows at both sizes."""
+    size, target, (kernels, linear) = case.source_size, case.target_size, _kernels(case)
+
+    def unlikely(way: tuple[Size, int]) -> tuple[float, ...]:
+        (tall, wide), copies = way
+        rest = bool(size[0] % tall or size[1] % wide)
+        square = abs(math.log(tall / wide))
+        return (
+            (tall, wide) not in kernels,
+            copies > 1,
+            (tall, wide) not in linear,
+            rest,
+            copies,
+            square,
+        )
+
+    ways = [((tall, wide), copies) for tall, wide, copies in product(_SIDES, _SIDES, _COPIES)]
     for prefix in (0, 1, 2, 5, 3, 4):
-        for copies in (1, 2, 3, 4, 8):
-            for tall, wide in sorted(product(_SIDES, _SIDES), key=lambda pair: pair[0] != pair[1]):
-                (h, w), (m, n) = ((s[0] // tall, s[1] // wide) for s in (size, target))
-                if (copies * h * w + prefix, copies * m * n + prefix) == (rows, goal):
-                    return prefix, copies, h, w
+        for (tall, wide), copies in sorted(ways, key=unlikely):
+            if (tall != wide and (size[0] % tall or size[1] % wide)) or (prefix > 1 < copies):
+                continue
+            (h, w), (m, n) = ((s[0] // tall, s[1] // wide) for s in (size, target))
+            fits = (copies * h * w + prefix, copies * m * n + prefix) == (rows, goal)
+            if fits and min(h, w) > 1 and (copies > 1 or tall == wide or (tall, wide) in kernels):
+                return prefix, copies, tall, wide
     return None
 
 
-def smooth(
-    height: int, width: int, channels: int, random: np.random.Generator
-) -> NDArray[np.float64]:
-    """Sum slow waves, each channel with its own weights."""
+def smooth(height: int, width: int, channels: int) -> NDArray[np.float64]:
+    """Sum slow waves over the image, each channel with its own weights, at the cells of a grid."""
     along = []
     for count in (height, width):
         places = (np.arange(count) + 0.5) / count
         along.append(np.stack([np.cos(np.pi * k * places) for k in range(_WAVES)], axis=1))
-    weights = random.standard_normal((_WAVES, _WAVES, channels))
+    weights = np.random.default_rng(7).standard_normal((_WAVES, _WAVES, channels))
     weights *= np.exp(-0.5 * np.add.outer(np.arange(_WAVES), np.arange(_WAVES)))[..., None]
     plane: NDArray[np.float64] = np.einsum("ia,jb,abc->ijc", *along, weights)
     return plane.reshape(height * width, channels)
@@ -252,7 +290,7 @@ def outcome(case: Case, folder: Path) -> Outcome:
                 return Outcome("refused", f"{error.message} ▸ {error.hint}", tuple(flags))
             flags = more
             continue
-        fault = difference(case, source, output)
+        fault = difference(case, source, output) or misplaced(case, output, report)
         if fault:
             return Outcome("wrong", fault, tuple(flags), report)
         if attempt:
@@ -263,18 +301,15 @@ def outcome(case: Case, folder: Path) -> Outcome:
 
 def _pasted(hint: str, case: Case, flags: list[str]) -> list[str] | None:
     """Take the flags that a hint prints; SIZE stands for the size that the user knows."""
-    either = re.search(r"--also '([^']*)'.* or (--leave '[^']*')", hint)
+    either = re.search(r"--(?:also|pattern) '([^']*)'.* or (--leave '[^']*')", hint)
     if either is not None and not any(re.search(either[1], name) for name in case.changed):
         hint = either[2]  # the user knows that it is no table
     if "--from" in flags:
         hint = hint.replace(" --from SIZE", "")
     hint = hint.replace("--from SIZE", "--from {}x{}".format(*case.source_size))
-    found = re.search(
-        r"(--[a-z-]+ (?:'[^']*'|[^\s',;]+)(?: --[a-z-]+ (?:'[^']*'|[^\s',;]+))*|--[a-z-]+)", hint
-    )
-    if found is None or re.search(r"HxW|\bN\b|PATTERN|REGEX|SIZE", found[0]):
+    added = pasted_flags(hint)
+    if not added or re.search(r"HxW|\bN\b|PATTERN|REGEX|SIZE", " ".join(added)):
         return None
-    added = shlex.split(found[0].rstrip(".)"))
     if added[0] == "--leave" and any(re.search(added[1], name) for name in case.changed):
         return None  # "if it does not depend on the resolution", and it does
     if any(word.startswith("--") and word not in _FLAGS for word in added):
@@ -284,6 +319,13 @@ def _pasted(hint: str, case: Case, flags: list[str]) -> list[str] | None:
     if added[0] in flags and added[0] not in ("--pattern", "--axes", "--leave"):
         return None
     return [*flags, *added]
+
+
+def pasted_flags(hint: str) -> list[str]:
+    """Take the first flags that stand in a hint, with their values."""
+    value = r"(?:'[^']*'|[^\s',;]+)"
+    found = re.search(rf"(--[a-z-]+ {value}(?: --[a-z-]+ {value})*|--[a-z-]+)", hint)
+    return shlex.split(found[0].rstrip(".)")) if found else []
 
 
 _FLAGS = {flag: each for each in OPTIONS if isinstance(each, Option) for flag in each.flags}
@@ -301,6 +343,7 @@ def request(flags: list[str]) -> Request:
             continue
         value: Any = flags[place + 1]
         value = int(value) if option.kind is Kind.COUNT else value
+        value = [*values.get(option.name, ()), value] if option.kind is Kind.TEXTS else value
         values[option.name] = value
         place += 2
     return Request.make(**values)
@@ -326,6 +369,26 @@ def difference(case: Case, source: Path, output: Path) -> str:
         exact = name in case.entry["values"] and tensor.dtype not in _NUMPY
         if exact and data != unpack(case.entry["values"][name][1]):
             return f"{name} has other values than the library computes"
+    return ""
+
+
+def misplaced(case: Case, output: Path, report: Report) -> str:
+    """Say which resized table is not the same field over the image at the new size."""
+    written = read(output)
+    for step in report.plan.changes:
+        tensor, target = case.tensors.get(step.name), case.changed.get(step.name)
+        image = step.table.role is Role.ABSOLUTE and step.action is Action.RESIZE
+        if not image or tensor is None or target is None or step.name in case.entry["values"]:
+            continue
+        field = true_field(case, tensor.shape, target.shape, at_goal=True)
+        if field is None or target.dtype not in _NUMPY:
+            continue
+        found = np.frombuffer(written[step.name][1], _NUMPY[target.dtype]).reshape(target.shape)
+        changed = [a for a, n in enumerate(target.shape) if tensor.shape[a] != n]
+        varied = [each - each.mean(axis=tuple(changed), keepdims=True) for each in (found, field)]
+        likeness = float(np.corrcoef(varied[0].ravel(), varied[1].ravel())[0, 1])
+        if likeness < _LEAST_LIKENESS:
+            return f"{step.name} resembles the true field only by {likeness:.2f}"
     return ""
 
 

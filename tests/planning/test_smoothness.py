@@ -156,7 +156,7 @@ def test_a_prefix_that_nothing_speaks_for_is_a_hint_and_no_answer() -> None:
 
     with pytest.raises(GeometryError, match=r"smoothly over 7×11: 80 = 3 \+ 7×11 scores") as caught:
         settle("t", 80, [NONE, ONE], [NONE], [], None, judge=judge)  # type: ignore[arg-type]
-    assert "--prefix 3 --from-grid 7x11" in str(caught.value.hint)
+    assert "--prefix 3 --from SIZE" in str(caught.value.hint)  # the patch is not known either
     flagged = [RowCount(1, "--prefix 1")]
     with pytest.raises(GeometryError) as caught:
         settle("t", 80, flagged, [NONE], [], None, judge=judge)  # type: ignore[arg-type]

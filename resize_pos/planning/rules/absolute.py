@@ -11,26 +11,28 @@ from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.families.family import Role
+from resize_pos.families.family import Owner
 from resize_pos.families.patch_size import (
     Patch,
-    find_patch,
-    makes_the_rows,
-    patch_kernels,
     read_patch,
-    rows_by_width,
 )
 from resize_pos.families.tables import PositionTable
+from resize_pos.planning.candidates import widths_of
 from resize_pos.planning.grid_solver import (
     Geometry,
     Hypothesis,
     Judge,
     Opinion,
     Reading,
+    RowCount,
     candidates,
     settle,
 )
 from resize_pos.planning.rules.base import Match, Surroundings, along
+from resize_pos.planning.rules.patch_of_table import patch_of, require_usual_mel, timed
+
+_SWAPPED = {"1 (p h w s) d": "1 d (p h w s)", "(p h w s) d": "d (p h w s)"}
+_FEWEST_CELLS = 9  # of a grid of which a table may hold several
 
 
 def settle_table(
@@ -38,10 +40,11 @@ def settle_table(
 ) -> PositionTable:
     """Determine patch size, prefix, grid and suffix from all available evidence."""
     tensor, family, layout, request = match.tensor, match.family, match.layout, around.request
-    patch = _patch(match, around)
+    _require_width(match, around)
+    patch = patch_of(match, around)
     window = read_patch(family.window, match.stem, around.tensors)
     if tensor.name not in around.known:
-        _require_usual_mel(match, patch, window.size if window else None)
+        require_usual_mel(match, patch, window.size if window else None)
     tiling = None if patch is None else Tiling(patch.size, window.size if window else None)
     leader = _leader(match, settled) if family.follows else None
     hypotheses = [
@@ -60,7 +63,7 @@ def settle_table(
         geometry = _solved(match, around, hypotheses, tiling)
     evidence = (*geometry.evidence, *((patch.reason,) if patch else ()))
     if patch is None and request.from_size is not None:
-        whole = _whole_patch(request.from_size, geometry.grid)
+        whole = _whole_patch(request.from_size, geometry.grid, layout)
         if whole is not None:
             patch = Patch(whole, f"--from {request.from_size} over {geometry.grid} is {whole}")
             evidence = (*evidence, patch.reason)
@@ -94,6 +97,24 @@ def _stated(
                 if along(layout, tiling.whole_patches(size)) == geometry.grid:
                     return Size(size.height, size.width)
     return None
+
+
+def _require_width(match: Match, around: Surroundings) -> None:
+    """Refuse a table whose rows are as long as a width of the model, and whose channels are not."""
+    tensor, layout = match.tensor, match.layout
+    custom = match.family.name == "custom"  # the user has said which axis is which
+    if custom or layout.pattern not in _SWAPPED or tensor.name in around.known:
+        return
+    widths = around.once("widths", lambda: widths_of(around.tensors.values()))
+    rows, channels = tensor.shape[-2:]
+    if rows in widths and channels not in widths and len(widths) > 1:
+        name = re.escape(tensor.name)
+        raise GeometryError(
+            f"{tensor}: {rows} is a width of this model and {channels} is not, so its channels may "
+            "come before its rows.",
+            hint=f"pass --pattern '^{name}$' --axes '{_SWAPPED[layout.pattern]}' --from SIZE, or "
+            f"the same with --axes '{layout}'.",
+        )
 
 
 def _leader(match: Match, settled: Mapping[str, PositionTable]) -> PositionTable | None:
@@ -135,19 +156,76 @@ def _solved(
         for each in hypotheses
         if each.grid.height % blocks.height == 0 and each.grid.width % blocks.width == 0
     ]
+    rows = layout.rows(tensor.shape) // pieces
+    prefixes, suffixes = (
+        _counts(match.prefixes, family.prefix, match.stem, around, request.prefix, "--prefix"),
+        _counts(match.suffixes, family.suffix, match.stem, around, request.suffix, "--suffix"),
+    )
+    shape = request.from_size if tiling is None and pieces == 1 else None
+    if shape is not None and not shape.depth:
+        inside += _of_square_patches(shape, rows, prefixes, suffixes)
+    _require_plane(match, inside, rows, prefixes)
     geometry = settle(
         tensor.name,
-        layout.rows(tensor.shape) // pieces,
-        candidates(family.prefix, match.stem, around.tensors, request.prefix, "--prefix"),
-        candidates(family.suffix, match.stem, around.tensors, request.suffix, "--suffix"),
+        rows,
+        prefixes,
+        suffixes,
         inside,
         tiling,
         timed=frames is None,
         volume=family.volume and frames is None,
         judge=_judge(match, around) if pieces == 1 else None,
+        square=shape is None or shape.height == shape.width,
     )
     whole = Grid(geometry.grid.height * blocks.height, geometry.grid.width * blocks.width)
     return replace(geometry, grid=whole, frames=geometry.frames if frames is None else frames)
+
+
+def _of_square_patches(
+    size: Size, rows: int, prefixes: Sequence[RowCount], suffixes: Sequence[RowCount]
+) -> list[Hypothesis]:
+    """Where no kernel states the patch, assume a square one: the grid has the image's shape."""
+    counts = {p.count + s.count for p in prefixes for s in suffixes if p.count + s.count < rows}
+    grids = {
+        Grid(size.height // side, size.width // side)
+        for side in range(1, min(size.height, size.width) + 1)
+        if size.height % side == 0 == size.width % side
+        and rows - (size.height // side) * (size.width // side) in counts
+    }
+    reason = f"--from {size}, if patches are square"
+    return [Hypothesis(grid, reason) for grid in grids] if len(grids) == 1 else []
+
+
+def _require_plane(
+    match: Match, hypotheses: Sequence[Hypothesis], rows: int, prefixes: Sequence[RowCount]
+) -> None:
+    """Refuse a table with the rows of several frames, if its layout has none."""
+    for each in hypotheses:
+        if not each.binding or match.layout.has_time or each.grid.cells < _FEWEST_CELLS:
+            continue
+        for prefix in prefixes:
+            frames, rest = divmod(rows - prefix.count, each.grid.cells)
+            if frames > 1 and rest == 0 and "(p h w s)" in match.layout.pattern:
+                name, axes = re.escape(match.tensor.name), timed(match.layout)
+                raise GeometryError(
+                    f"{match.tensor.name} has {rows} rows, and {each.reason} is {each.grid}: "
+                    f"{rows} = {prefix.count} + {frames} × {each.grid}.",
+                    hint=f"if these are {frames} frames, one after the other, pass "
+                    f"--pattern '^{name}$' --axes '{axes}'.",
+                )
+
+
+def _counts(
+    own: Sequence[RowCount],
+    owners: Sequence[Owner],
+    stem: str,
+    around: Surroundings,
+    stated: int | None,
+    flag: str,
+) -> Sequence[RowCount]:
+    if own and stated is None:
+        return own
+    return candidates(owners, stem, around.tensors, stated, flag)
 
 
 def _judge(match: Match, around: Surroundings) -> Judge | None:
@@ -163,106 +241,6 @@ def _judge(match: Match, around: Surroundings) -> Judge | None:
         return judge_readings(read(match.tensor.name), match.layout, readings)
 
     return judge
-
-
-def _patch(match: Match, around: Surroundings) -> Patch | None:
-    stated = around.request.patch
-    overlapping = _overlapping(match, around)
-    if overlapping is not None:
-        return overlapping
-    found = _read_patch(match, around)
-    for config in around.configs if match.family.window and stated is None else ():
-        if config.step is not None:
-            return Patch(config.step, f"{config.file} says one patch every {config.step}")
-    if stated is not None and (found is None or found.kernel is not None):
-        if found is not None and found.size != stated and around.request.from_size is None:
-            raise GeometryError(
-                f"--patch {stated}, but {found.reason}.",
-                hint="drop --patch; for overlapping patches pass --from SIZE as well.",
-            )
-        same = found is not None and found.size == stated
-        return found if found and same else Patch(stated, f"--patch {stated}")
-    if found is not None:
-        return found
-    for config in around.configs:
-        if config.patch is not None:
-            return Patch(config.patch, f"{config.file} says patch {config.patch}")
-    return None
-
-
-def _overlapping(match: Match, around: Surroundings) -> Patch | None:
-    """Derive the step between overlapping patches from `--from` and a stored number of cells."""
-    size, grid = around.request.from_size, match.layout.grid(match.tensor.shape)
-    window = read_patch(match.family.window, match.stem, around.tensors)
-    if size is None or grid is None or window is None or around.request.patch is not None:
-        return None
-    sides = (
-        ("h", size.height, window.size.height, grid.height),
-        ("w", size.width, window.size.width, grid.width),
-    )
-    steps = []
-    for axis, pixels, seen, cells in sides:
-        step = (
-            seen if axis not in match.layout.axes or cells == 1 else (pixels - seen) // (cells - 1)
-        )
-        if axis in match.layout.axes and (step < 1 or (pixels - seen) // step + 1 != cells):
-            return None
-        steps.append(step)
-    every = Size(*steps)
-    return Patch(every, f"--from {size} over {grid} cells is one patch every {every}")
-
-
-def _require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:
-    """Refuse a step that is only a family's default, if 128 mel bins would not give these rows."""
-    rows = match.layout.grid(match.tensor.shape)
-    if match.family.audio != "mel time" or rows is None or patch is None or window is None:
-        return
-    default = patch.kernel is None and patch.reason.startswith("one cell")
-    usual = (_USUAL_MEL - window.height) // patch.size.height + 1
-    if default and "h" in match.layout.axes and rows.height != usual:
-        raise GeometryError(
-            f"{match.tensor.name} has {rows.height} rows, which {_USUAL_MEL} mel bins at the usual "
-            f"step of {patch.size.height} do not give; the step is not in the file.",
-            hint="pass --from MELxTIME, the size of the spectrogram, for example --from 128x998.",
-        )
-
-
-_USUAL_MEL = 128
-
-
-def _read_patch(match: Match, around: Surroundings) -> Patch | None:
-    """Read the kernel that the family names, if it makes the table's rows; else look for one."""
-    tensor, layout = match.tensor, match.layout
-    found = read_patch(match.family.patch, match.stem, around.tensors)
-    width = dict(zip(layout.terms, tensor.shape, strict=False)).get("d")
-    if width is not None and found is not None and found.kernel is not None:
-        kernel = around.tensors[found.kernel]
-        tables = around.once("rows by width", lambda: rows_by_width(around.tensors.values()))
-        if not makes_the_rows(kernel, layout.rows(tensor.shape), width, tables):
-            found = None
-    if found is None and width is not None and not match.family.window:
-        kernels = around.once(
-            ("patch kernels", width), lambda: patch_kernels(width, around.tensors.values())
-        )
-        found = find_patch(match.stem, kernels)
-    flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name
-    if found is not None and found.kernel is not None and flat and not layout.has_time:
-        kernel = around.tensors[found.kernel]
-        if len(kernel.shape) == 5:
-            # A tube of frames is read by a kernel of another depth; which axis of a cube is which
-            # cannot be told.
-            cube = len(set(kernel.shape[2:])) == 1
-            flags = f"--pattern '^{re.escape(tensor.name)}$' --axes '{_timed(layout)}' --from SIZE"
-            raise GeometryError(
-                f"{tensor.name}: {kernel} reads a volume or a video, so its rows also count "
-                "depth or frames, and the layout of this table has no such axis.",
-                hint=None if cube else f"pass {flags}, if frames come first.",
-            )
-    return found
-
-
-def _timed(layout: Layout) -> str:
-    return layout.pattern.replace(" h ", " t h ") if "(p h" in layout.pattern else "1 (p t h w s) d"
 
 
 def _hypotheses(
@@ -332,7 +310,12 @@ def _stated_by_shape(
     return Geometry(0, stored, 0, evidence, frames)
 
 
-def _whole_patch(size: Size, grid: Grid) -> Size | None:
+def _whole_patch(size: Size, grid: Grid, layout: Layout) -> Size | None:
+    """Divide an image into a grid; a table of one axis alone shows one side of the patch."""
+    if "w" not in layout.axes:
+        return None if size.height % grid.height else Size(*[size.height // grid.height] * 2)
+    if "h" not in layout.axes:
+        return None if size.width % grid.width else Size(*[size.width // grid.width] * 2)
     if size.height % grid.height or size.width % grid.width:
         return None
     return Size(size.height // grid.height, size.width // grid.width)

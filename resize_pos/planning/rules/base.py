@@ -18,7 +18,7 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family
 from resize_pos.families.tables import PositionTable, Step
-from resize_pos.planning.grid_solver import Geometry
+from resize_pos.planning.grid_solver import Geometry, RowCount
 from resize_pos.planning.provenance import recorded_geometry
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Match:
     family: Family
     stem: str
     layout: Layout
+    prefixes: tuple[RowCount, ...] = ()  # rows that may stand before the grid; default: the family
+    suffixes: tuple[RowCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,13 @@ def _extent(grid: Grid, frames: int) -> str:
 
 
 def _no_patch(table: PositionTable, request: Request) -> GeometryError:
+    told = request.from_size
+    if told is not None:
+        return GeometryError(
+            f"{table.name}: {told} px cannot be divided into its {table.grid} cells, so nothing "
+            f"says how large a patch is, or how {request.to_size} px are divided.",
+            hint="if the rest of the image is cut off, pass --patch N; else --to-grid HxW.",
+        )
     return GeometryError(
         f"{table.name}: the patch size is not in the file, so {request.to_size} px cannot be "
         "turned into patches.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,16 @@ def _value(option: Option, value: object, where: str) -> object:
         if option.kind is Kind.COUNT and value.isascii() and value.isdigit():
             value = int(value) if len(value) < _MOST_DIGITS else value
     is_pair = isinstance(value, list) and [type(part) for part in value] == [int, int]
+    if option.kind is Kind.TEXTS and isinstance(value, list) and _are_texts(value):
+        return tuple(value)
     if type(value) in kinds or (is_pair and option.kind in (Kind.SIZE, Kind.GRID)):
         return value
     expected = " or ".join(kind.__name__ for kind in kinds)
     raise UsageError(f"{where} is {quoted(value)}; expected {expected}.")
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return bool(values) and all(isinstance(value, str) for value in values)
 
 
 _MOST_DIGITS = 20
@@ -121,6 +127,7 @@ _TYPES: Mapping[Kind, tuple[type, ...]] = {
     Kind.GRID: (int, str),
     Kind.COUNT: (int,),
     Kind.TEXT: (str,),
+    Kind.TEXTS: (str,),
     Kind.CHOICE: (str,),
     Kind.SWITCH: (bool,),
     Kind.FLAG: (bool,),

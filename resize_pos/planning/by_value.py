@@ -1,0 +1,305 @@
+"""Tables under names that no family knows: found by shape, and by what their values show.
+
+A candidate is resized without being asked for only if the evidence is clear: its name, its shape
+and its values agree, or its shape agrees with the size that the user states. With less evidence it
+is refused, with the command that resizes it. Values are read only for candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Family, Role, name_pattern
+from resize_pos.families.tables import PositionTable, Unsettled
+from resize_pos.planning.axial import axial_pair, axial_tables
+from resize_pos.planning.candidates import (
+    Sound,
+    TableCandidate,
+    candidate_of,
+    is_plain_layer,
+    token_rows,
+    widths_of,
+)
+from resize_pos.planning.grid_solver import Reading, RowCount
+from resize_pos.planning.rules import RULES
+from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.patch_of_table import timed
+from resize_pos.planning.sincos_detect import recognise_fixed
+from resize_pos.planning.unknown_names import FAMILY, NAME, OpenCase, command, either, from_flag
+from resize_pos.planning.value_evidence import Attempt, Values, ask_values, is_told, looks_learned
+
+_SMALL_KERNEL = 8  # pixels; a smaller convolution may be only the first step of an embedding
+_FEWEST_SHARED = 36  # cells; smaller counts are shared by chance
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTables:
+    """The candidates of a checkpoint, by the strength of their evidence."""
+
+    tables: tuple[PositionTable, ...] = ()
+    strong: tuple[Unsettled, ...] = ()  # much evidence, but the user decides: stops every run
+    weak: tuple[Unsettled, ...] = ()  # some evidence: stops a run if no other table is found
+
+    @property
+    def any(self) -> bool:
+        """Whether something was found."""
+        return bool(self.tables or self.strong or self.weak)
+
+
+def find_by_value(
+    around: Surroundings, settled: Mapping[str, PositionTable], explained: Collection[str]
+) -> UnknownTables:
+    """Look at every tensor that no family explains."""
+    request = around.request
+    leave = None if request.leave is None else name_pattern("--leave", *request.leave)
+    also = None if request.also is None else name_pattern("--also", *request.also)
+    skipped = [each for each in (leave, also) if each is not None]
+    widths = around.once("widths", lambda: widths_of(around.tensors.values()))
+    tables: list[PositionTable] = []
+    strong: list[Unsettled] = []
+    weak: list[Unsettled] = []
+    axial: set[str] = set()
+    for tensor in around.tensors.values():
+        name = tensor.name
+        if name in explained or name in axial or is_plain_layer(tensor, around.tensors):
+            continue
+        if any(each.search(name) for each in skipped):
+            continue
+        pair = axial_pair(tensor, around, widths)
+        result: Sequence[PositionTable] | OpenCase | None
+        if pair is not None:
+            axial |= {table.tensor.name for table in pair}
+            result = axial_tables(pair, around, settled)
+        else:
+            candidate = candidate_of(tensor, widths)
+            result = None if candidate is None else _consider(candidate, around, settled)
+        if isinstance(result, OpenCase):
+            (strong if result.strong else weak).append(result.entry)
+        elif result is not None:
+            tables += result
+    return UnknownTables(tuple(tables), tuple(strong), tuple(weak))
+
+
+def _consider(
+    candidate: TableCandidate, around: Surroundings, settled: Mapping[str, PositionTable]
+) -> Sequence[PositionTable] | OpenCase | None:
+    attempts, errors = [], []
+    for layout in candidate.layouts:
+        try:
+            attempts.append(_attempt(candidate.tensor, layout, around, settled))
+        except GeometryError as error:
+            errors.append(error)
+    best = [each for each in attempts if each.supported] or attempts
+    named = candidate.sound is Sound.POSITION
+    if len(best) > 1:
+        return _open(candidate, _several_layouts(candidate, best, around)) if named else None
+    if not best:
+        return _open(candidate, _with_pattern(candidate, errors[0], around)) if named else None
+    attempt = best[0]
+    alone = not any(table.role is Role.ABSOLUTE for table in settled.values())
+    objection = _objection(candidate, attempt, around, alone)
+    if objection is None:
+        return (_accepted(attempt, around),)
+    strong = attempt.supported or (named and attempt.values is Values.CONTRADICT)
+    return _open(candidate, objection, strong=strong) if named or strong else None
+
+
+def _open(candidate: TableCandidate, error: GeometryError, *, strong: bool = False) -> OpenCase:
+    family = replace(FAMILY, axes=candidate.layouts)
+    return OpenCase(Unsettled(candidate.tensor, family, error), strong)
+
+
+def _attempt(
+    tensor: TensorInfo,
+    layout: Layout,
+    around: Surroundings,
+    settled: Mapping[str, PositionTable],
+) -> Attempt:
+    """Read a tensor in one layout, and ask its values about it."""
+    match = match_by_shape(tensor, layout, around, FAMILY)
+    table = _settle(match, around, settled)
+    table = recognise_fixed(table, around.read, around.peek)
+    if table.fixed is not None and table.fixed.dimensions > 1:
+        return Attempt(table, Values.FORMULA, table.evidence[-1])
+    return ask_values(table, match, around)
+
+
+def match_by_shape(
+    tensor: TensorInfo, layout: Layout, around: Surroundings, family: Family
+) -> Match:
+    """Make a match whose rows may belong to any token of the model."""
+    stem = tensor.name.rpartition(".")[0] + "." if "." in tensor.name else ""
+    width = tensor.shape[layout.terms.index("d")] if "d" in layout.terms else 0
+    before, after = around.once(
+        ("token rows", stem, width), lambda: token_rows(stem, width, around.tensors.values())
+    )
+    if family.name != NAME and all(each.count != 1 for each in before):
+        before = (*before, RowCount(1, "1 row without a token"))
+    if not looks_learned(tensor, layout, around):
+        after = after[:1]  # only values can show that a class row comes last
+    return Match(tensor, replace(family, axes=(layout,)), stem, layout, before, after)
+
+
+def _settle(
+    match: Match, around: Surroundings, settled: Mapping[str, PositionTable]
+) -> PositionTable:
+    """Determine the geometry; a table with as many rows as a known one has its grid."""
+    rule = RULES[Role.ABSOLUTE].settle
+    assert rule is not None
+    leader = _leader(match, settled)
+    if leader is None:
+        return rule(match, around, settled)
+    layout, tensor = match.layout, match.tensor
+    whole = layout.rows(tensor.shape) == leader.layout.rows(leader.tensor.shape)
+    if layout.grid(tensor.shape) is not None:
+        return rule(match, around, settled)
+    return PositionTable(
+        tensor,
+        match.family,
+        match.stem,
+        layout,
+        leader.grid,
+        leader.prefix if whole else 0,
+        leader.suffix if whole else 0,
+        leader.patch,
+        (f"it has as many rows as {leader.name}",),
+        leader.name,
+        window=leader.window,
+        frames=leader.frames,
+        tube=leader.tube,
+    )
+
+
+def _leader(match: Match, settled: Mapping[str, PositionTable]) -> PositionTable | None:
+    """Return the table of a family with as many rows, or as many cells."""
+    rows = match.layout.rows(match.tensor.shape)
+    for table in settled.values():
+        plain = table.role is Role.ABSOLUTE and {"h", "w"} <= table.layout.axes
+        if not plain or table.layout.has_time or table.grid.cells < _FEWEST_SHARED:
+            continue
+        if rows in (table.layout.rows(table.tensor.shape), table.grid.cells):
+            return table
+    return None
+
+
+def _objection(
+    candidate: TableCandidate,
+    attempt: Attempt,
+    around: Surroundings,
+    alone: bool,
+) -> GeometryError | None:
+    """Return why a reading is not certain enough to be used unasked; None if it is."""
+    table, request = attempt.table, around.request
+    name, named = table.name, candidate.sound is Sound.POSITION
+    told = is_told(around)
+    if attempt.values is Values.CONTRADICT:
+        return _refusal(
+            f"{candidate.tensor} may be a position table of {_reading(table)}, but {attempt.words}",
+            attempt.better,
+            table,
+            around,
+        )
+    if name in around.known:
+        return None
+    if attempt.values is Values.STACKED:
+        return GeometryError(
+            f"{candidate.tensor} is probably a position table, but {attempt.words}.",
+            hint=either(
+                f"{command(table.tensor, timed(table.layout), around.tensors)} --from SIZE",
+                table.tensor,
+                around.tensors,
+            ),
+        )
+    if _small_kernel(table, around) and not told and table.follows is None:
+        return _refusal(
+            f"{candidate.tensor} is probably a position table of {_reading(table)}, but "
+            f"{table.kernel} may be only the first step of its patch embedding",
+            None,
+            replace(table, patch=None),
+            around,
+        )
+    shown = named and attempt.supported
+    counted = table.kernel is not None or request.from_grid is not None
+    divided = named and table.patch is not None and table.grid.cells >= _FEWEST_SHARED and alone
+    stated = told and candidate.firm and (counted or divided)
+    shared = named and table.follows is not None
+    if shown or stated or shared:
+        return None
+    if named:
+        words = f"{candidate.tensor} is probably a position table of {_reading(table)}"
+        reason = f"no family knows its name, and {_lower(attempt.words)}"
+    else:
+        words = f"{candidate.tensor} may be a position table of {_reading(table)}"
+        reason = f"its name does not say so, but {_lower(attempt.words)}"
+    return _refusal(f"{words}; {reason}", None, table, around)
+
+
+def _accepted(attempt: Attempt, around: Surroundings) -> PositionTable:
+    table = attempt.table
+    words = () if attempt.words in table.evidence else (attempt.words,)
+    told = () if not around.request.yes_by_value else ("--yes-by-value",)
+    return replace(table, evidence=(*table.evidence, *words, *told))
+
+
+def _small_kernel(table: PositionTable, around: Surroundings) -> bool:
+    info = None if table.kernel is None else around.tensors.get(table.kernel)
+    if info is None or len(info.shape) < 4 or table.patch is None:
+        return False
+    return min(table.patch.height, table.patch.width) < _SMALL_KERNEL and not around.configs
+
+
+def _refusal(
+    words: str, better: Reading | None, table: PositionTable, around: Surroundings
+) -> GeometryError:
+    grid = table.grid if better is None else better.grid
+    prefix = table.prefix if better is None else better.prefix.count
+    suffix = table.suffix if better is None else better.suffix.count
+    flags = command(table.tensor, table.layout, around.tensors)
+    if table.layout.grid(table.tensor.shape) is None:
+        flags += f" --prefix {prefix}" if prefix else ""
+        flags += f" --suffix {suffix}" if suffix else ""
+        known = table.patch is not None and around.request.from_size is None
+        flags += f" --from-grid {grid.height}x{grid.width}" if known else from_flag(around.request)
+    elif table.patch is None:
+        flags += from_flag(around.request)
+    return GeometryError(f"{words}.", hint=either(flags, table.tensor, around.tensors))
+
+
+def _reading(table: PositionTable) -> str:
+    parts = [str(table.prefix)] if table.prefix else []
+    return " + ".join([*parts, str(table.grid), *([str(table.suffix)] if table.suffix else [])])
+
+
+def _lower(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
+def _several_layouts(
+    candidate: TableCandidate, attempts: Sequence[Attempt], around: Surroundings
+) -> GeometryError:
+    layouts = " or ".join(f"'{each.table.layout}'" for each in attempts)
+    first = attempts[0].table
+    flags = command(first.tensor, first.layout, around.tensors) + from_flag(around.request)
+    return GeometryError(
+        f"{candidate.tensor} may be a position table, but more than one of its axes is as long as "
+        f"a width of this model ({layouts}), and its values do not tell.",
+        hint=either(flags, first.tensor, around.tensors),
+    )
+
+
+def _with_pattern(
+    candidate: TableCandidate, error: GeometryError, around: Surroundings
+) -> GeometryError:
+    """Say that a table is one under an unknown name, and that its grid is open, too."""
+    if error.hint is not None and "--pattern" in error.hint:
+        return error
+    flags = command(candidate.tensor, candidate.layouts[0], around.tensors)
+    return GeometryError(
+        f"{error.message.rstrip('.')}; no family knows its name.",
+        hint=either(f"{flags}{from_flag(around.request)}", candidate.tensor, around.tensors),
+    )

@@ -1,0 +1,252 @@
+"""Which tensors may be position tables, by shape first: names only raise or lower the chance.
+
+Names of private models never end. But a table has one axis as long as a width of the model, and its
+other axes count the cells of a grid and the tokens before or after it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from enum import IntEnum
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.planning.grid_solver import RowCount, rows_in_words
+
+FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
+_WIDEST_ASPECT = 16
+_MOST_TOKENS = 16  # rows that one tensor of tokens may own
+_FEWEST_CHANNELS = 8
+
+# How a table is laid out, by its number of axes. `d` must be as long as a width of the model.
+_LAYOUTS: Mapping[int, tuple[str, ...]] = {
+    2: ("(p h w s) d", "d (p h w s)"),
+    3: ("1 (p h w s) d", "(p h w s) 1 d", "1 d (p h w s)", "h w d", "d h w"),
+    4: ("1 h w d", "1 d h w", "1 1 (p h w s) d", "1 (p h w s) 1 d", "1 n (p h w s) d"),
+}
+# One row per row or column of cells, by the number of axes and what the name says.
+_AXIAL: Mapping[int, tuple[str, ...]] = {
+    2: ("{} d",),
+    3: ("1 {} d", "{} 1 d"),
+    4: ("1 h 1 d", "1 1 w d", "1 d h 1", "1 d 1 w"),
+}
+
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_POSITION = re.compile(
+    r"(?:pos|ppe|wpe|ape|pe|posi?t?ions?|positional|abs|absolute|grid|locs?|locations?|spatial"
+    r"|coords?|places?|pos(?:emb|enc|tab|embed|itionemb)\w*)"
+)
+_FIRM = re.compile(r"(?:pos|wpe|ape|pe|positions?|positional|pos(?:emb|enc|tab|ition)\w*)")
+# Words of tables that count something else: queries, words, offsets, buckets, frames …
+_OTHER = re.compile(
+    r"quer(?:y|ies)|rel|relative|relpos|anchors?|bias|buckets?|prompts?|registers?|types?|time"
+    r"|timesteps?|temporal|frames?|text|texts|txt|words?|vocab|char|chars|freqs?|scales?|slots?"
+    r"|latents?|memory|codebook|label|labels|class|cls|dist|lang|language|caption|audio|speaker"
+    r"|expert|experts|keypoint|keypoints|points?|boxes?|segment|rope|rotary|inv|sep|mean|std"
+    r"|decoder_start|key|value|qkv|attn|mlp|ffn|conv|norm|ln|proj|fc|gate|mask"
+)
+_HINT = re.compile(
+    r"pos|pe\b|(?:height|width|rows?|col|cols|column|[hwxy]|vertical|horizontal|freq|time)_?emb",
+    re.IGNORECASE,
+)
+_LAYER = frozenset({"mlp", "proj", "fc", "ffn", "conv", "norm", "net"})
+_TEXT = frozenset({"text", "txt", "textual", "language", "lang", "caption", "tokenizer"})
+_WEIGHT = re.compile(
+    r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
+)
+_LOOKUP = re.compile(r"(.*?)[./](?:weight|embedding|embeddings?[./]weight)$")
+_TOKEN = re.compile(r"token|cls|class_?emb|\bclass\b|dist\b|registers?|\breg\b|meta", re.IGNORECASE)
+_NO_TOKEN = re.compile(r"mask|pos|type|word|vocab|patch|to_|proj|norm", re.IGNORECASE)
+_AXES_OF_NAMES: Sequence[tuple[str, str]] = (
+    ("height", "width"),
+    ("h", "w"),
+    ("row", "col"),
+    ("row", "column"),
+    ("rows", "cols"),
+    ("y", "x"),
+    ("vertical", "horizontal"),
+    ("freq", "time"),
+    ("0", "1"),
+)
+
+
+class Sound(IntEnum):
+    """What a name says."""
+
+    OTHER = -1  # that it counts something else than the cells of an image
+    NOTHING = 0
+    POSITION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableCandidate:
+    """A tensor that may be a position table, and how its axes may be read."""
+
+    tensor: TensorInfo
+    layouts: tuple[Layout, ...]
+    sound: Sound
+    firm: bool = True  # false: its channels are no width of this model
+
+
+def words_of(name: str) -> list[str]:
+    """Split a name into lower-case words: `visual.gridPos_2` → visual, grid, pos, 2."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def sound_of(name: str) -> Sound:
+    """Judge the last modules of a name. What an outer module is called says little."""
+    name = name.replace(".parametrizations.weight.original", ".weight")
+    lookup = _LOOKUP.fullmatch(name)
+    inner = lookup[1] if lookup else name
+    if any(word in _TEXT for word in words_of(name)):
+        return Sound.OTHER
+    last = words_of(re.split(r"[./]", inner)[-1]) or [""]
+    near = words_of(".".join(re.split(r"[./]", inner)[-2:]))
+    if any(_OTHER.fullmatch(word) for word in last):
+        return Sound.OTHER
+    wanted = _FIRM if lookup or _WEIGHT.search(name) else _POSITION
+    if any(wanted.fullmatch(word) for word in last) or _glued(last, wanted):
+        return Sound.POSITION
+    if any(word in _LAYER for word in near):
+        return Sound.OTHER if lookup else Sound.NOTHING
+    return Sound.POSITION if any(_FIRM.fullmatch(word) for word in near) else Sound.NOTHING
+
+
+def _glued(words: Sequence[str], wanted: re.Pattern[str]) -> bool:
+    """Whether a word begins with `pos` and goes on as an abbreviation does: posembed, posenc."""
+    return any(word.startswith("pos") and wanted.match(word[:6]) is not None for word in words)
+
+
+def widths_of(tensors: Iterable[TensorInfo]) -> Counter[int]:
+    """Count the lengths of norms, biases and single tokens: the widths of a model."""
+    found: Counter[int] = Counter()
+    for info in tensors:
+        single = len(info.shape) in (2, 3) and math.prod(info.shape[:-1]) == 1
+        if len(info.shape) == 1 or (single and _TOKEN.search(info.name)):
+            found[info.shape[-1]] += 1
+    return found
+
+
+def has_pixels(tensors: Iterable[TensorInfo]) -> bool:
+    """Whether a kernel of the model reads the pixels of an image."""
+    return any(
+        len(info.shape) == 4 and info.shape[1] in (1, 3, 4) and min(info.shape[2:]) > 3
+        for info in tensors
+    )
+
+
+def is_plain_layer(tensor: TensorInfo, tensors: Container[str]) -> bool:
+    """Sort out most tensors of a model at once: vectors, and weights of layers.
+
+    A layer has a bias beside its weight, or a name without any word of positions.
+    """
+    name = tensor.name
+    if len(tensor.shape) < 2:
+        return True
+    if not name.endswith((".weight", ".bias")):
+        return False
+    return f"{name[: -len('.weight')]}.bias" in tensors or _HINT.search(name) is None
+
+
+def candidate_of(tensor: TensorInfo, widths: Mapping[int, int]) -> TableCandidate | None:
+    """Return how a tensor may be read as a table; None if it cannot be one."""
+    if not DTYPES[tensor.dtype].floating or math.prod(tensor.shape) < FEWEST_ROWS:
+        return None
+    sound = sound_of(tensor.name)
+    if sound is Sound.OTHER or (sound is Sound.NOTHING and _WEIGHT.search(tensor.name)):
+        return None
+    layouts = layouts_of(tensor.shape, widths)
+    if layouts:
+        return TableCandidate(tensor, layouts, sound)
+    loose = layouts_of(tensor.shape, {})[:1] if sound is Sound.POSITION and widths else ()
+    return TableCandidate(tensor, loose, sound, firm=False) if loose else None
+
+
+def layouts_of(shape: tuple[int, ...], widths: Mapping[int, int]) -> tuple[Layout, ...]:
+    """List the layouts that a shape allows, if `d` is a width; without widths, those with d last.
+
+    A shape such as [1, 196, 256] has two readings if both lengths are widths.
+    """
+    found = []
+    for layout in map(Layout.parse, _LAYOUTS.get(len(shape), ())):
+        if layout.mismatch(shape) is not None or not _sensible(layout, shape):
+            continue
+        channels = shape[layout.terms.index("d")]
+        if channels in widths if widths else layout.terms[-1] == "d":
+            found.append(layout)
+    return tuple(found)
+
+
+def _sensible(layout: Layout, shape: tuple[int, ...]) -> bool:
+    channels = shape[layout.terms.index("d")]
+    grid = layout.grid(shape)
+    if channels < _FEWEST_CHANNELS or layout.rows(shape) < FEWEST_ROWS:
+        return False
+    if grid is None:
+        return True
+    low, high = sorted((grid.height, grid.width))
+    return low >= 2 and high <= _WIDEST_ASPECT * low
+
+
+def axial_layout(tensor: TensorInfo, axis: str, widths: Mapping[int, int]) -> Layout | None:
+    """Return how a tensor with one row per row (`h`) or column (`w`) of cells is laid out."""
+    for pattern in _AXIAL.get(len(tensor.shape), ()):
+        layout = Layout.parse(pattern.format(axis))
+        fits = layout.mismatch(tensor.shape) is None and axis in layout.axes
+        if fits and tensor.shape[layout.terms.index("d")] in (widths or tensor.shape):
+            return layout if math.prod(tensor.shape) > max(tensor.shape) else None
+    return None
+
+
+def axial_partner(name: str, tensors: Mapping[str, TensorInfo]) -> str | None:
+    """Return the table of columns that goes with a table of rows, by its name."""
+    for rows, columns in _AXES_OF_NAMES:
+        for found in re.finditer(rf"(?<![A-Za-z]){rows}(?![A-Za-z])|(?<=_){rows}", name):
+            if rows == "0" and not name.endswith(".0"):
+                continue
+            other = name[: found.start()] + columns + name[found.end() :]
+            if other in tensors and other != name:
+                return other
+    return None
+
+
+def token_rows(
+    stem: str, width: int, tensors: Iterable[TensorInfo]
+) -> tuple[tuple[RowCount, ...], tuple[RowCount, ...]]:
+    """List the rows that tokens of this model may own: before the grid, and after it."""
+    tokens = [info for info in tensors if _is_token(info, width)]
+    nearest = max((_shared(stem, info.name) for info in tokens), default=0)
+    near = [info for info in tokens if _shared(stem, info.name) == nearest]
+    sizes = {info.name: math.prod(info.shape[:-1]) for info in near[:4]}
+    found = {0: RowCount(0, "no such rows")}
+    for name, count in sizes.items():
+        found.setdefault(count, RowCount(count, f"{name} may account for {rows_in_words(count)}"))
+    names, total = " + ".join(sizes), sum(sizes.values())
+    found.setdefault(total, RowCount(total, f"{names} may account for {rows_in_words(total)}"))
+    before = tuple(found.values())
+    return before, tuple(each for each in before if each.count <= 1)
+
+
+def _is_token(info: TensorInfo, width: int) -> bool:
+    if not info.shape or info.shape[-1] != width or len(info.shape) > 3 or 0 in info.shape:
+        return False
+    name = info.name
+    if _WEIGHT.search(name):
+        return False
+    fits = math.prod(info.shape[:-1]) <= _MOST_TOKENS
+    return fits and bool(_TOKEN.search(name)) and not _NO_TOKEN.search(re.split(r"[./]", name)[-1])
+
+
+def _shared(stem: str, name: str) -> int:
+    """Count the modules that two names have in common."""
+    pairs = zip(re.split(r"[./]", stem), re.split(r"[./]", name), strict=False)
+    count = 0
+    for one, other in pairs:
+        if one != other or not one:
+            break
+        count += 1
+    return count

@@ -1,0 +1,59 @@
+"""Refusals of a plan without a table: what came near, and the command that names it."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from resize_pos.core.errors import TableError
+from resize_pos.core.request import Request
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.tables import Located
+from resize_pos.planning.candidates import Sound, sound_of
+from resize_pos.planning.unknown_names import name_regex
+
+_FEWEST_ROWS = 9  # of a tensor that may be a table
+
+
+def require_patterns(located: Located, request: Request) -> None:
+    """Refuse a --pattern that names no table: the rest would be converted without it."""
+    names = [t.name for t in located.tables] + [u.tensor.name for u in located.unsettled]
+    for number, pattern in enumerate(request.pattern or ()):
+        if not any(re.search(pattern, name) for name in names):
+            axes = request.axes and request.axes[number if len(request.axes) > 1 else 0]
+            raise TableError(
+                f"--pattern {pattern!r} with --axes {axes!r} matches no tensor."
+                if axes
+                else f"--pattern {pattern!r} matches no tensor that can be a table.",
+                hint="`resize-pos inspect` lists what there is.",
+            )
+
+
+def nothing_found(located: Located, request: Request) -> TableError:
+    """Return the error for a file without a table of an image."""
+    if not located.near_misses:
+        return TableError(
+            "no position table was found.",
+            hint="`resize-pos inspect -v` lists every tensor; name a table with --pattern and "
+            "--axes.",
+        )
+    misses = sorted(located.near_misses, key=lambda miss: not _may_be_table(miss.tensor))
+    miss = misses[0]
+    regex = name_regex(miss.tensor.name, located.others)
+    every = dict.fromkeys(name_regex(each.tensor.name, located.others) for each in misses)
+    leave = f"--leave '{'|'.join(every)}' if it does not depend on the resolution"
+    message = f"no position table was found; {miss.tensor} is near: {miss.reason}."
+    line = len(miss.tensor.shape) == 1 and miss.tensor.shape[0] >= _FEWEST_ROWS
+    if sound_of(miss.tensor.name) is Sound.OTHER or not (_may_be_table(miss.tensor) or line):
+        return TableError(message, hint=f"convert it with its own library, or pass {leave}.")
+    size = "" if request.from_size is not None else " --from SIZE"
+    named = f"--pattern '{regex}'{_ONE_CHANNEL if line else ''}{size}"
+    return TableError(message, hint=f"pass {named} to resize it, or {leave}.")
+
+
+_ONE_CHANNEL = " --axes '(p h w s)'"
+
+
+def _may_be_table(tensor: TensorInfo) -> bool:
+    rows = math.prod(tensor.shape[:-1])
+    return len(tensor.shape) in (2, 3) and rows >= _FEWEST_ROWS and tensor.shape[-1] > 1

@@ -1,0 +1,157 @@
+"""The patch size of one table: from flags, from kernels near it, from configs."""
+
+from __future__ import annotations
+
+import re
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.geometry import Size
+from resize_pos.families.family import Role
+from resize_pos.families.patch_size import (
+    Patch,
+    chained_patch,
+    find_patch,
+    makes_the_rows,
+    patch_kernels,
+    read_patch,
+    rows_by_width,
+    sides_that_fit,
+)
+from resize_pos.planning.rules.base import Match, Surroundings
+
+_COARSER = 4  # times fewer rows than cells of a kernel: two steps along each axis, or more
+
+
+def patch_of(match: Match, around: Surroundings) -> Patch | None:
+    """Return the patch size of a table: a flag, a kernel of the file, or a config states it."""
+    stated = around.request.patch
+    overlapping = _overlapping(match, around)
+    if overlapping is not None:
+        return overlapping
+    found = _read_patch(match, around)
+    for config in around.configs if match.family.window and stated is None else ():
+        if config.step is not None:
+            return Patch(config.step, f"{config.file} says one patch every {config.step}")
+    if stated is not None and (found is None or found.kernel is not None):
+        if found is not None and found.size != stated and around.request.from_size is None:
+            raise GeometryError(
+                f"--patch {stated}, but {found.reason}.",
+                hint="drop --patch; for overlapping patches pass --from SIZE as well.",
+            )
+        same = found is not None and found.size == stated
+        return found if found and same else Patch(stated, f"--patch {stated}")
+    if found is not None:
+        return found
+    for config in around.configs:
+        if config.patch is not None:
+            return Patch(config.patch, f"{config.file} says patch {config.patch}")
+    return None
+
+
+def _overlapping(match: Match, around: Surroundings) -> Patch | None:
+    """Derive the step between overlapping patches from `--from` and a stored number of cells."""
+    size, grid = around.request.from_size, match.layout.grid(match.tensor.shape)
+    window = read_patch(match.family.window, match.stem, around.tensors)
+    if size is None or grid is None or window is None or around.request.patch is not None:
+        return None
+    sides = (
+        ("h", size.height, window.size.height, grid.height),
+        ("w", size.width, window.size.width, grid.width),
+    )
+    steps = []
+    for axis, pixels, seen, cells in sides:
+        step = (
+            seen if axis not in match.layout.axes or cells == 1 else (pixels - seen) // (cells - 1)
+        )
+        if axis in match.layout.axes and (step < 1 or (pixels - seen) // step + 1 != cells):
+            return None
+        steps.append(step)
+    every = Size(*steps)
+    return Patch(every, f"--from {size} over {grid} cells is one patch every {every}")
+
+
+def require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:
+    """Refuse a step that is only a family's default, if 128 mel bins would not give these rows."""
+    rows = match.layout.grid(match.tensor.shape)
+    if match.family.audio != "mel time" or rows is None or patch is None or window is None:
+        return
+    default = patch.kernel is None and patch.reason.startswith("one cell")
+    usual = (_USUAL_MEL - window.height) // patch.size.height + 1
+    if default and "h" in match.layout.axes and rows.height != usual:
+        raise GeometryError(
+            f"{match.tensor.name} has {rows.height} rows, which {_USUAL_MEL} mel bins at the usual "
+            f"step of {patch.size.height} do not give; the step is not in the file.",
+            hint="pass --from MELxTIME, the size of the spectrogram, for example --from 128x998.",
+        )
+
+
+_USUAL_MEL = 128
+
+
+def _read_patch(match: Match, around: Surroundings) -> Patch | None:
+    """Read the kernel that the family names, if it makes the table's rows; else look for one."""
+    tensor, layout = match.tensor, match.layout
+    found = read_patch(match.family.patch, match.stem, around.tensors)
+    width = dict(zip(layout.terms, tensor.shape, strict=False)).get("d")
+    if width is not None and found is not None and found.kernel is not None:
+        kernel = around.tensors[found.kernel]
+        tables = around.once("rows by width", lambda: rows_by_width(around.tensors.values()))
+        if not makes_the_rows(kernel, layout.rows(tensor.shape), width, tables):
+            found = None
+    if found is None and width is not None and not match.family.window:
+        kernels = around.once(
+            ("patch kernels", width), lambda: patch_kernels(width, around.tensors.values())
+        )
+        found = find_patch(match.stem, kernels) or around.once(
+            ("chained patch", width), lambda: chained_patch(width, around.tensors.values())
+        )
+        found = None if _is_first_step(found, match, around) else found
+    found = _of_other_channels(found, match, around)
+    flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name
+    if found is not None and found.kernel is not None and flat and not layout.has_time:
+        kernel = around.tensors[found.kernel]
+        if len(kernel.shape) == 5:
+            # A tube of frames is read by a kernel of another depth; which axis of a cube is which
+            # cannot be told.
+            cube = len(set(kernel.shape[2:])) == 1
+            flags = f"--pattern '^{re.escape(tensor.name)}$' --axes '{timed(layout)}' --from SIZE"
+            raise GeometryError(
+                f"{tensor.name}: {kernel} reads a volume or a video, so its rows also count "
+                "depth or frames, and the layout of this table has no such axis.",
+                hint=None if cube else f"pass {flags}, if frames come first.",
+            )
+    return found
+
+
+def _is_first_step(found: Patch | None, match: Match, around: Surroundings) -> bool:
+    """Whether a kernel that was only found nearby is too small for the size that is stated."""
+    size, rows = around.request.from_size, match.layout.rows(match.tensor.shape)
+    kernel = None if found is None or found.kernel is None else around.tensors[found.kernel]
+    if size is None or size.depth or found is None or kernel is None or len(kernel.shape) != 4:
+        return False
+    patch = found.size
+    cells = (size.height // patch.height) * (size.width // patch.width)
+    return cells >= _COARSER * rows
+
+
+def _of_other_channels(found: Patch | None, match: Match, around: Surroundings) -> Patch | None:
+    """Read a linear embedding of another number of channels, if only that fits --from."""
+    size = around.request.from_size
+    kernel = None if found is None or found.kernel is None else around.tensors[found.kernel]
+    if size is None or size.depth or found is None or kernel is None or len(kernel.shape) != 2:
+        return found
+    inputs = kernel.shape[0] if kernel.name.endswith("kernel") else kernel.shape[1]
+    fits = sides_that_fit(inputs, size, match.layout.rows(match.tensor.shape))
+    if len(fits) != 1 or fits[0][0] == found.size.height:
+        return found
+    side, channels = fits[0]
+    pixels = f"{side}×{side} pixels of {channels} channels"
+    words = f"{kernel.name} reads {pixels}, as --from {size} says"
+    return Patch(Size(side, side), words, found.tube, found.kernel)
+
+
+def timed(layout: Layout) -> Layout:
+    """Return the layout of the same table with frames before the rows of cells."""
+    flat = "(p h" in layout.pattern
+    return Layout.parse(layout.pattern.replace(" h ", " t h ") if flat else "1 (p t h w s) d")

@@ -1,0 +1,63 @@
+"""What the searches for tables under unknown names share: the family, and the commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.request import Request
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Family, Role
+from resize_pos.families.tables import PositionTable, Unsettled
+
+_NUMBER = re.compile(r"\d+")
+NAME = "by-value"
+FAMILY = Family(
+    name=NAME,
+    title="no family knows its name; found by its shape and values",
+    role=Role.ABSOLUTE,
+    key=".*",
+    axes=(),
+    source="planning/by_value.py",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCase:
+    """A candidate that the user must decide about; a strong one stops every run."""
+
+    entry: Unsettled
+    strong: bool = False
+
+
+def name_regex(name: str, tensors: Iterable[str]) -> str:
+    """Return an expression for a name, and for all names that differ from it in numbers only."""
+    alike = _NUMBER.sub("0", name)
+    several = sum(_NUMBER.sub("0", other) == alike for other in tensors) > 1
+    inner = _NUMBER.sub("0", re.escape(name)).replace("0", r"\d+") if several else re.escape(name)
+    return f"^{inner}$"
+
+
+def command(tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str]) -> str:
+    """Return the flags that name a table, without the geometry."""
+    axes = "" if layout is None else f" --axes '{layout}'"
+    return f"--pattern '{name_regex(tensor.name, tensors)}'{axes}"
+
+
+def either(flags: str, tensor: TensorInfo, tensors: Iterable[str]) -> str:
+    """Return the hint: resize this tensor, or leave it."""
+    leave = f"--leave '{name_regex(tensor.name, tensors)}'"
+    return f"pass {flags} to resize it, or {leave} if it does not depend on the resolution."
+
+
+def from_flag(request: Request) -> str:
+    """Return the flag for the size that only the user knows, unless it was given."""
+    told = request.from_size is not None or request.from_grid is not None
+    return "" if told else " --from SIZE"
+
+
+def is_by_value(table: PositionTable) -> bool:
+    """Whether a table was found by its values, and nobody has confirmed it."""
+    return table.family.name == NAME and "--yes-by-value" not in table.evidence
