@@ -1,0 +1,140 @@
+"""Exported models at a new size compute what the torch model at that size computes.
+
+Every model is exported by both exporters of torch, with a fixed and with a named batch axis. The
+reference is the model built at the new size, with the weights that `resize_state_dict` gives.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import timm
+import torch
+import transformers
+
+from resize_pos import resize_checkpoint, resize_state_dict
+from resize_pos.core.errors import ResizePosError
+
+WIDE, TALL = (48, 80), (112, 64)  # 3×5 and 7×4 patches of 16
+SQUARE, LARGER = (64, 64), (96, 96)  # these models of transformers know only squares
+
+
+def _timm(name: str, **options: Any) -> Callable[[Any], torch.nn.Module]:
+    small = {"depth": 2, "embed_dim": 32, "num_heads": 4, "num_classes": 10, **options}
+    return lambda size: timm.create_model(name, img_size=size, **small)
+
+
+class _Hidden(torch.nn.Module):
+    """A model of transformers that returns its last hidden state, and nothing else."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: torch.Tensor) -> Any:
+        return self.model(pixels).last_hidden_state
+
+
+def _hf(kind: str, **options: Any) -> Callable[[Any], torch.nn.Module]:
+    def build(size: Any) -> torch.nn.Module:
+        config = getattr(transformers, f"{kind}Config")(
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            patch_size=16,
+            image_size=size[0] if size in (SQUARE, LARGER) else size,
+        )
+        return _Hidden(getattr(transformers, f"{kind}Model")(config, **options))
+
+    return build
+
+
+# Model → how to build it, the two sizes, and what must be stated.
+MODELS: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[str, Any]]] = {
+    "timm vit": (_timm("vit_tiny_patch16_224"), WIDE, TALL, {}),
+    "timm deit3": (_timm("deit3_small_patch16_224"), WIDE, TALL, {}),
+    "timm siglip": (_timm("vit_base_patch16_siglip_224"), WIDE, TALL, {}),
+    "timm dinov2": (_timm("vit_small_patch14_reg4_dinov2"), (42, 70), (98, 56), {}),
+    "transformers vit": (_hf("ViT", add_pooling_layer=False), WIDE, TALL, {}),
+    # The class and the distillation token are folded into one constant, so the file cannot say
+    # how many rows belong to them.
+    "transformers deit": (
+        _hf("DeiT", add_pooling_layer=False),
+        WIDE,
+        TALL,
+        {"prefix": 2, "from_": WIDE},
+    ),
+    "transformers clip": (_hf("CLIPVision"), SQUARE, LARGER, {}),
+}
+FOLDED = {"transformers clip"}  # dynamo folds its table into a constant without a name
+
+
+def export(model: torch.nn.Module, size: Any, path: Path, *, dynamo: bool, named: bool) -> None:
+    image = torch.randn(2 if named else 1, 3, *size)
+    options: dict[str, Any] = {"input_names": ["x"], "output_names": ["y"], "dynamo": dynamo}
+    if dynamo:
+        options["verbose"] = False
+        if named:
+            options["dynamic_shapes"] = ({0: torch.export.Dim("n", min=2)},)
+    else:
+        options["opset_version"] = 17
+        if named:
+            options["dynamic_axes"] = {"x": {0: "n"}, "y": {0: "n"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporters warn of their own deprecations
+        torch.onnx.export(model, (image,), path, **options)
+
+
+@pytest.fixture(autouse=True)
+def quiet_exporters() -> Any:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(before)
+
+
+CASES = [(name, dynamo) for name in MODELS for dynamo in (False, True)]
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["fixed batch", "named batch"])
+@pytest.mark.parametrize(
+    ("name", "dynamo"), [case for case in CASES if case not in {(name, True) for name in FOLDED}]
+)
+def test_an_export_computes_what_the_model_computes(
+    name: str, dynamo: bool, named: bool, tmp_path: Path
+) -> None:
+    build, old, new, stated = MODELS[name]
+    torch.manual_seed(0)
+    source, target = build(old).eval(), build(new).eval()
+    path = tmp_path / "m.onnx"
+    export(source, old, path, dynamo=dynamo, named=named)
+    report = resize_checkpoint(path, to=new, **stated)
+    assert report.output is not None
+    output = report.output / path.name if report.output.is_dir() else report.output
+    state = resize_state_dict(source.state_dict(), to=new, **{"from_": old, **stated})
+    target.load_state_dict(state, strict=True)
+    image = torch.randn(3 if named else 1, 3, *new)
+    with torch.no_grad():
+        expected = target(image).numpy()
+    onnx.checker.check_model(output, full_check=True)
+    session = onnxruntime.InferenceSession(output, providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"x": image.numpy()})
+    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-5)
+
+
+def test_a_table_without_a_name_is_refused(tmp_path: Path) -> None:
+    """Dynamo folds CLIP's lookup of positions: `embedding` is all that is left of the name."""
+    build, old, new, _ = MODELS["transformers clip"]
+    path = tmp_path / "m.onnx"
+    export(build(old).eval(), old, path, dynamo=True, named=False)
+    with pytest.raises(ResizePosError, match="may be a position table"):
+        resize_checkpoint(path, to=new)
