@@ -234,7 +234,9 @@ def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size
         if tiling is not None and table.follows is None and {"h", "w"} <= table.layout.axes:
             cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
             old = table.stated or tiling.pixels(table.grid)
-            return old, size_of(cut, step.target, request.to_size or table.stated)
+            new = size_of(cut, step.target, request.to_size or table.stated)
+            deep = table.tube if table.family.volume else 0
+            return replace(old, depth=deep * table.frames), replace(new, depth=deep * step.frames)
     return None, None
 
 

@@ -15,6 +15,7 @@ from resize_pos.planning.grid_solver import Geometry
 
 if TYPE_CHECKING:
     from resize_pos.core.tensors import TensorInfo
+    from resize_pos.families.tables import Step
     from resize_pos.planning.plan import Plan
 
 KEY = "resize_pos"
@@ -37,7 +38,7 @@ def record(
                 "to": [step.target.height, step.target.width],
                 "prefix": step.table.prefix,
                 "suffix": step.table.suffix,
-                **({"frames": step.frames} if step.table.layout.has_time else {}),
+                **(_frames(step) if step.table.layout.has_time else {}),
             }
             for step in steps
         },
@@ -60,6 +61,12 @@ def recorded_request(metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any
     except (ValueError, TypeError, KeyError):
         return None
     return (version, request) if isinstance(version, str) and isinstance(request, dict) else None
+
+
+def _frames(step: Step) -> dict[str, int]:
+    """State the frames of a table; those of the source, too, if they change."""
+    before, after = step.table.frames, step.frames
+    return {"frames": after} if before == after else {"frames": after, "from_frames": before}
 
 
 def restored_request(stated: Request, metadata: Mapping[str, str]) -> Request:
@@ -182,12 +189,17 @@ def _geometry(metadata: Mapping[str, str], side: str, evidence: str) -> Mapping[
                 Grid(_count(entry[side][0]), _count(entry[side][1])),
                 _count(entry["suffix"], 0),
                 (evidence,),
-                _count(entry.get("frames", 1)),
+                _count(_recorded_frames(entry, side)),
             )
             for name, entry in tables
         }
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return {}
+
+
+def _recorded_frames(entry: Mapping[str, object], side: str) -> object:
+    after = entry.get("frames", 1)
+    return entry.get("from_frames", after) if side == "from" else after
 
 
 def _count(value: object, least: int = 1) -> int:

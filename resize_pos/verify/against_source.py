@@ -37,6 +37,7 @@ from resize_pos.verify.made_by import (
     diagnose,
     make_pair,
     match_conventions,
+    matched_frames,
     recognise_proper,
 )
 from resize_pos.verify.made_by_length import find_recipe, is_close
@@ -214,7 +215,8 @@ def explain(
     origin = origin_of(step, before, after)
     if origin is not None and isinstance(step.operation, Rebuild):
         return TableVerification(step, (origin,))
-    if table.layout.has_time:
+    plain = table.role is Role.ABSOLUTE and step.frames == table.frames and table.grid.cells > 1
+    if table.layout.has_time and not plain:
         return _explain_frames(step, before, after, around, origin)
     old, new = unfold(step, before, after)
     grids = stored_grid(table.role, table.grid), stored_grid(table.role, step.target)
@@ -259,20 +261,26 @@ def _explain_frames(
     around: Neighbours | None,
     origin: Check | None,
 ) -> TableVerification:
-    """Judge a table with frames or slices: recompute it under every convention."""
-    resampling = None
-    if origin is None:
+    """Judge a table with another number of frames or slices: recompute it."""
+    found: tuple[ConventionMatch, ...] = ()
+    if origin is None and step.table.role is Role.ABSOLUTE:
+        found = matched_frames(step, before, after)
+        level, words = Level.OK, f"made by {found[0]}, to {found[0].error:.0e}"
+        if not found[0].exact:
+            level = Level.WARN
+            words = f"matches no convention; the nearest is {found[0]}, {found[0].error:.1%} away"
+        origin = Check("origin", level, words)
+    elif origin is None:
         operation, distance = find_recipe(step, before, after)
         origin = _origin(operation, distance, after)
-        if origin.level is Level.OK:
-            resampling = resampling_of(replace(step, operation=operation))
     if step.table.grid.cells == 1:
-        return TableVerification(step, (origin,))  # a time axis alone has no neighbouring cells
+        return TableVerification(step, (origin,), found)  # a time axis has no neighbouring cells
+    resampling = found[0].resampling if found and found[0].exact else None
     measured = measure_table(step, before, after, around, resampling)
     health = examine(step.table, before)
     image = step.table.role is Role.ABSOLUTE
     checks = (origin, *judge(measured, health, resampling=resampling, image=image))
-    return TableVerification(step, checks, health=health, measures=measured.values)
+    return TableVerification(step, checks, found, health=health, measures=measured.values)
 
 
 def _origin(operation: Operation, distance: float, after: NDArray[Any]) -> Check:

@@ -72,9 +72,10 @@ def _command(source: Container, request: Request, wanted: Size, patch: Size) -> 
     parts = ["resize-pos", str(source.path)]
     for option in request_options():
         value = getattr(request, option.request_field) if option.request_field else None
-        if option.section is Section.SOURCE and value is not None:
-            plain = f"{value.height}x{value.width}" if isinstance(value, Grid) else str(value)
-            parts += [option.long_flag, plain]
+        if option.section is not Section.SOURCE or value is None or value is False:
+            continue
+        plain = f"{value.height}x{value.width}" if isinstance(value, Grid) else str(value)
+        parts += [option.long_flag] if value is True else [option.long_flag, plain]
     if source.is_folder:
         parts.append("--no-config")  # configs cannot be updated for another patch size
     return shlex.join([*parts, "--to", str(wanted), "--to-patch", str(patch)])

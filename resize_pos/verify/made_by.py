@@ -7,16 +7,21 @@ the output. If no hypothesis matches, the measures decide.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resize_pos.core.axes import Unfolded
 from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
+from resize_pos.core.operations import Resample
+from resize_pos.families.tables import Step
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
+from resize_pos.transforms.execute import transform
 from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
 
@@ -91,7 +96,10 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
 
     def rows(parts: Unfolded) -> Wide:
         cells = parts.grid.reshape(copies, -1, channels)
-        whole = np.concatenate([parts.prefix, cells, parts.suffix], axis=1)[:, :, chosen]
+        # The frames of a video share their prefix and suffix rows.
+        around = (np.repeat(p, copies // len(p), axis=0) for p in (parts.prefix, parts.suffix))
+        first, last = around
+        whole = np.concatenate([first, cells, last], axis=1)[:, :, chosen]
         return np.moveaxis(whole.astype(np.float64), 0, 1).reshape(whole.shape[1], -1)
 
     def whole(parts: Unfolded) -> Wide:
@@ -122,6 +130,20 @@ def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch
     for resampling in _resamplings():
         names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
         error = _distance(pair.cells_after, _honest(pair, resampling))
+        found.append(ConventionMatch(names, resampling, error, error <= tolerance))
+    return tuple(sorted(found, key=lambda match: match.error))
+
+
+def matched_frames(
+    step: Step, before: NDArray[Any], after: NDArray[Any]
+) -> tuple[ConventionMatch, ...]:
+    """Recompute a table with another number of frames under every convention; nearest first."""
+    tolerance = _TOLERANCE.get(after.dtype.name, _COARSE)
+    found = []
+    for resampling in _resamplings():
+        names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
+        made = transform(replace(step, operation=Resample(resampling)), before)
+        error = _distance(after.astype(np.float64), made.astype(np.float64))
         found.append(ConventionMatch(names, resampling, error, error <= tolerance))
     return tuple(sorted(found, key=lambda match: match.error))
 

@@ -124,7 +124,7 @@ def test_another_step_of_passt_is_asked_for_and_read(tmp_path: Path) -> None:
     path = passt(tmp_path / "s16.safetensors", rows=8, columns=62)
     with pytest.raises(ResizePosError, match="the step is not in the file") as refusal:
         resize_checkpoint(path, to_time=480)
-    assert "--from MELxTIME" in str(refusal.value.hint)
+    assert 'from_="MELxTIME"' in str(refusal.value.hint)
     report = resize_checkpoint(path, from_="128x992", to_time=480)
     assert report.output is not None
     after = load_file(report.output)

@@ -83,7 +83,7 @@ def test_a_window_that_is_no_cube_is_read_with_its_index_or_asked_about(tmp_path
     path = swin(tmp_path / "bare.safetensors", (2, 3, 4), index=False)
     with pytest.raises(ResizePosError, match="105 offsets") as refusal:
         resize_checkpoint(path, to_window="3x3x4")
-    assert "--from-window DxHxW" in str(refusal.value.hint)
+    assert 'from_window="DxHxW"' in str(refusal.value.hint)
     report = resize_checkpoint(path, from_window="2x3x4", to_window="3x3x4")
     assert report.output is not None
     assert len(load_file(report.output)[TABLE]) == 5 * 5 * 7
