@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
+from resize_pos.cli.options import (
+    DEBUG_OPTION,
+    JSON_OPTION,
+    REPORT_OPTION,
+    SOURCE_OPTIONS,
+    command_line,
+    for_request,
+)
 from resize_pos.cli.terminal import say_json
 
 
@@ -17,8 +24,19 @@ from resize_pos.cli.terminal import say_json
 @click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
 @SOURCE_OPTIONS
 @JSON_OPTION
+@REPORT_OPTION
+@click.option("-f", "--force", is_flag=True, help="Replace an existing report of any kind.")
 @DEBUG_OPTION
-def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    checkpoints: tuple[Path, ...],
+    as_json: bool,
+    reports: tuple[Path, ...],
+    force: bool,
+    **options: Any,
+) -> None:
     """Put several versions of the same tables side by side.
 
     \b
@@ -33,7 +51,15 @@ def command(checkpoints: tuple[Path, ...], as_json: bool, **options: Any) -> Non
     from resize_pos.report.compare_report import comparison_document
     from resize_pos.run.comparison import compare
 
+    if reports:
+        from resize_pos.report.files import require_report_targets
+
+        require_report_targets(reports, force=force, sources=checkpoints)
     comparison = compare(checkpoints, Request.make(**for_request(options)))
+    if reports:
+        from resize_pos.report.compare_page import write_comparison
+
+        write_comparison(comparison, reports, command_line(ctx))
     if as_json:
         say_json(comparison_document(comparison))
         return

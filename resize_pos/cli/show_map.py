@@ -33,12 +33,16 @@ def show_pictures(pictures: TablePictures, *, indent: int = 2) -> None:
     columns = len(maps[0][0]) * across
     count = max(1, min(len(maps), (room + _GAP) // (columns + _GAP)))
     draw = _in_colour if coloured else _in_letters
-    drawn = [draw(values) for values in maps[:count]]
-    tell("similarity (cosine) of one cell with every other, mean removed:", indent=indent)
+    marks = [
+        _marked(found, values) for found, values in zip(pictures.similarity, maps, strict=True)
+    ]
+    drawn = [draw(values, mark) for values, mark in zip(maps[:count], marks, strict=False)]
+    sign = "◆" if coloured else "[]"
+    tell(f"similarity (cosine) of one cell ({sign}) with every other, mean removed:", indent=indent)
     for lines in zip(*drawn, strict=True):
         say_drawing(begin + (" " * _GAP).join(lines))
     places = [
-        f"cell {found.row + 1}, {found.column + 1}".ljust(columns)
+        f"row {found.row + 1} col {found.column + 1}".ljust(columns)
         for found in pictures.similarity[:count]
     ]
     say((begin + (" " * _GAP).join(places).rstrip(), "dim"))
@@ -79,27 +83,44 @@ def _fitted(found: SimilarityMap, room: int) -> Map:
     )
 
 
+def _marked(found: SimilarityMap, values: Map) -> tuple[int, int]:
+    """Return where the middle of the chosen cell lies in a map that was enlarged or averaged."""
+    rows, columns = len(found.values), len(found.values[0])
+    down = (2 * found.row + 1) * len(values) // (2 * rows)
+    across = (2 * found.column + 1) * len(values[0]) // (2 * columns)
+    return down, across
+
+
 def _averaged(values: Sequence[float], count: int) -> tuple[float, ...]:
     """Average neighbours until so many numbers are left."""
     bounds = [round(at * len(values) / count) for at in range(count + 1)]
     return tuple(sum(values[low:high]) / (high - low) for low, high in pairwise(bounds))
 
 
-def _in_colour(values: Map) -> list[str]:
+def _in_colour(values: Map, mark: tuple[int, int]) -> list[str]:
     """Put two rows into one line of half blocks, the upper one as foreground."""
     lines = []
     for at in range(0, len(values), 2):
         lower = values[at + 1] if at + 1 < len(values) else None
         line = []
         for column, value in enumerate(values[at]):
+            if mark in ((at, column), (at + 1, column)):
+                line.append(click.style("◆", fg="black", bg="white"))
+                continue
             below = None if lower is None else _colour(lower[column])
             line.append(click.style("▀", fg=_colour(value), bg=below))
         lines.append("".join(line))
     return lines
 
 
-def _in_letters(values: Map) -> list[str]:
-    return ["".join(_pick(_LETTERS, value) * 2 for value in row) for row in values]
+def _in_letters(values: Map, mark: tuple[int, int]) -> list[str]:
+    return [
+        "".join(
+            "[]" if (at, column) == mark else _pick(_LETTERS, value) * 2
+            for column, value in enumerate(row)
+        )
+        for at, row in enumerate(values)
+    ]
 
 
 def _pick(letters: str, value: float) -> str:

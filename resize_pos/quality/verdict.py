@@ -34,6 +34,9 @@ class Level(StrEnum):
 _SEVERITY = {Level.OK: 0, Level.WARN: 1, Level.FAIL: 2}
 
 
+NEUTRAL = frozenset({"libraries"})  # checks that state a fact and judge nothing
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One judged measure."""

@@ -25,7 +25,6 @@ _COUNT_WORDS = {
     "unchanged": "unchanged",
     "converted": "converted",
     "current": "current",
-    "warned": "warned",
     "failed": "failed",
     "not_started": "not started",
 }
@@ -82,7 +81,8 @@ def count_words(counts: Mapping[str, int]) -> str:
     """Say how many jobs ended how."""
     always = ("resized", "failed") if not counts.get("planned") else ("planned", "failed")
     parts = [f"{counts[k]} {w}" for k, w in _COUNT_WORDS.items() if counts.get(k) or k in always]
-    return ", ".join(parts)
+    warned = f"; {counts['warned']} of these warned" if counts.get("warned") else ""
+    return ", ".join(parts) + warned
 
 
 def _rows(batch: BatchResult, folder: Path | None = None) -> list[Row]:
@@ -122,12 +122,12 @@ def _links(reports: Iterable[Path], folder: Path) -> Iterable[Link]:
 def _html(batch: BatchResult, folder: Path) -> str:
     from resize_pos.report.html import batch_html  # imports jinja2, which only a page needs
 
-    words = {key: _COUNT_WORDS[key] for key in _COUNT_WORDS if batch.counts.get(key)}
+    verdicts = [Level.FAIL if result.failure else result.verdict for result in batch.results]
+    level = min(verdicts, key=_SORTED_BY_VERDICT.__getitem__, default=Level.OK)
     return batch_html(
         batch=batch,
         rows=_rows(batch, folder),
-        counts=batch.counts,
-        count_words=words,
-        summary=count_words(batch.counts),
+        level=level.value,
+        summary=f"{count_words(batch.counts)}.",
         version=__version__,
     )

@@ -13,6 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.printable import printable
+from resize_pos.quality.verdict import NEUTRAL
 from resize_pos.report.figures import Figure
 from resize_pos.report.page import Page
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 # The only files that a page may include. All are part of this package.
-_TEMPLATES = ("page.html", "batch.html")
-_PARTS = ("page.css", "batch.css", "batch.js")
+_TEMPLATES = ("head.html", "page.html", "batch.html")
+_PARTS = ("page.css", "batch.js")
 
 
 def page_html(page: Page, figures: Mapping[str, tuple[Figure, ...]]) -> str:
@@ -37,7 +38,7 @@ def page_html(page: Page, figures: Mapping[str, tuple[Figure, ...]]) -> str:
 
 def batch_html(**values: Any) -> str:
     """Write the page of a batch. Its style and its script are allowed by their hashes."""
-    style, script = _read("batch.css"), _read("batch.js")
+    style, script = _read("page.css"), _read("batch.js")
     template = _environment().get_template("batch.html")
     return template.render(
         style=_trusted(style),
@@ -61,6 +62,8 @@ def _environment() -> SandboxedEnvironment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["neutral"] = NEUTRAL
+    environment.globals["newline"] = _trusted("\n")  # other control characters are shown as text
     environment.filters["number"] = _number
     environment.filters["percent"] = _percent
     return environment

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from resize_pos.core.printable import printable
+from resize_pos.quality.verdict import NEUTRAL, Check
 from resize_pos.report.page import Page, PageSection
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~$]|:(?=//)|(?<=www)\.)")
@@ -21,8 +22,12 @@ BAR = "\\|"  # a bar that does not end a cell
 def page_markdown(page: Page) -> str:
     """Write a page."""
     lines = [f"## {_MARKS[page.verdict]} {page.verdict}: {text(page.title)}", "", page.headline, ""]
-    lines += [f"- {_MARKS[check.level.value]} {text(check.detail)}" for check in page.reasons]
+    lines += [_check(check) for check in page.reasons]
     lines += ["", f"*{page.label}*", ""] if page.label else [""]
+    if page.to_do:
+        lines += ["### Still to do", ""]
+    for task in page.to_do:
+        lines += [text(task.words), "", *_fenced_block(task.code, "python")]
     if page.plan:
         lines += [f"### {page.heading}", ""]
         rows = [(_names(row.name, row.more), row.extent, text(row.words)) for row in page.plan]
@@ -52,6 +57,12 @@ def page_markdown(page: Page) -> str:
     return "\n".join(lines)
 
 
+def _check(check: Check) -> str:
+    """Write a check with its mark; a fact that judges nothing has none."""
+    mark = "" if check.name in NEUTRAL else f"{_MARKS[check.level.value]} "
+    return f"- {mark}{text(check.detail)}"
+
+
 def _section(section: PageSection, page: Page) -> Iterator[str]:
     yield f"### {_names(section.name, section.more)}, {section.extent}"
     yield ""
@@ -59,7 +70,7 @@ def _section(section: PageSection, page: Page) -> Iterator[str]:
     yield ""
     if section.checks != page.reasons:
         for check in section.checks:
-            yield f"- {_MARKS[check.level.value]} {text(check.detail)}"
+            yield _check(check)
         yield ""
     if section.library_distances:
         rows = [
@@ -148,6 +159,10 @@ def _names(first: str, more: Sequence[str]) -> str:
 
 
 def _fenced(command: str) -> list[str]:
-    longest = max((len(run) for run in re.findall("`+", command)), default=0)
+    return _fenced_block(f"$ {command}", "console")
+
+
+def _fenced_block(code: str, language: str) -> list[str]:
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
-    return [f"{fence}console", f"$ {printable(command)}", fence, ""]
+    return [f"{fence}{language}", *map(printable, code.splitlines()), fence, ""]

@@ -24,6 +24,7 @@ from resize_pos.report.groups import (
     treatment_words,
 )
 from resize_pos.report.report import Report, Status
+from resize_pos.report.to_do import ToDo, tasks
 
 PLANNED, UNCHANGED = "planned", "unchanged"  # beside ok, warn and fail
 
@@ -112,6 +113,7 @@ class Page:
     provenance: tuple[tuple[str, str], ...]
     command: str | None = None
     label: str = LABEL  # what the verdict covers and what not; empty without a verdict
+    to_do: tuple[ToDo, ...] = ()  # what is left to the user
 
 
 _HEADLINES = {
@@ -144,6 +146,7 @@ def resize_page(report: Report, command: str | None = None) -> Page:
         provenance=tuple(_provenance(report)),
         command=command,
         label=LABEL if judged else "",
+        to_do=tasks(report),
     )
 
 

@@ -100,13 +100,14 @@ def test_a_drawing_has_letters_where_there_is_no_colour(tmp_path: Path) -> None:
     assert "▀" in coloured and "38;5;" in coloured and "38;2;" not in coloured
     assert "38;2;" in exact
     assert "▀" not in plain and not ESCAPES.search(plain)
-    drawn = [line for line in plain.splitlines() if set(line) <= set(" .:-=+*#%@") and line]
+    drawn = [line for line in plain.splitlines() if set(line) <= set(" .:-=+*#%@[]") and line]
     assert len(drawn) == 7  # rows of the grid; three maps of 10 cells, two letters each
     assert max(map(len, drawn)) == 2 + 3 * 20 + 2 * 3
     row, column = 4 - 1, 6 - 1  # the middle one of 7×10
     at = 2 + 2 * column
-    assert drawn[row][at : at + 2] == "@@"
-    assert "cell 4, 6" in plain
+    assert drawn[row][at : at + 2] == "[]"  # the cell itself
+    assert drawn[row][at + 2 : at + 4] in ("@@", "%%", "##")  # its neighbour is similar
+    assert "row 4 col 6" in plain and "◆" in coloured
 
 
 def test_a_wide_drawing_is_averaged_until_it_fits(tmp_path: Path) -> None:

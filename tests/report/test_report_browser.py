@@ -9,6 +9,7 @@ import pytest
 
 from resize_pos.cli.app import main
 from tests.support import chromium
+from tests.support.builders import vit, write_safetensors
 from tests.support.report_cases import GRIDS, write_case
 
 pytestmark = pytest.mark.skipif(chromium.FOUND is None, reason="there is no chromium on the PATH")
@@ -56,6 +57,31 @@ def test_a_page_is_drawn_without_complaint(
     assert charts and min(charts) > 100
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate("document.scripts.length") == 0
+    assert browser.errors == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_a_batch_cuts_nothing_off(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: chromium.Browser
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zoo").mkdir()
+    name = "vit_base_patch16_224.augreg_in21k_ft_in1k.safetensors"
+    write_safetensors(Path("zoo", name), vit())
+    Path("zoo/broken.safetensors").write_bytes(b"<html>")
+    words = ["batch", "zoo", "--to", "96x128", "-o", "out", "-j", "1", "-q"]
+    with pytest.raises(SystemExit):
+        main([*words, "--report", "zoo.html"])
+    browser.errors.clear()
+    browser.show(tmp_path / "zoo.html", width=width)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    inside = browser.evaluate(
+        "[...document.querySelectorAll('td')].filter(c => c.textContent.trim() && "
+        "c.getClientRects().length).map(c => c.getBoundingClientRect().right)"
+    )
+    assert inside and max(inside) <= width
+    reasons = browser.evaluate("[...document.querySelectorAll('td.why')].map(c => c.innerText)")
+    assert any("web page" in reason for reason in reasons)
     assert browser.errors == []
 
 

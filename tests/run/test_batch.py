@@ -327,7 +327,7 @@ def test_a_failed_check_ends_with_three_also_when_it_is_current(run: Run) -> Non
         assert done.code == 3
     summary = run(*limited)
     assert summary.code == 3
-    assert "2 current, 2 warned" in summary.out
+    assert "2 current, 0 failed; 2 of these warned" in summary.out
     assert "norm_change" in summary.out
 
 

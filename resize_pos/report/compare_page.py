@@ -1,0 +1,84 @@
+"""What `compare` found, as a page, and its writers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from resize_pos._version import __version__
+from resize_pos.quality.verdict import Check, Level, worst
+from resize_pos.report.compare_report import comparison_document
+from resize_pos.report.files import write_files
+from resize_pos.report.json import json_text
+from resize_pos.report.page import Page, PlanRow
+from resize_pos.verify.compare import Comparison, Side, TableComparison
+
+
+def write_comparison(comparison: Comparison, paths: Iterable[Path], command: str | None) -> None:
+    """Write every requested report of a comparison."""
+    page = comparison_page(comparison, command)
+
+    def html() -> str:
+        from resize_pos.report.html import page_html  # imports jinja2, which only a page needs
+
+        return page_html(page, {})
+
+    def markdown() -> str:
+        from resize_pos.report.markdown import page_markdown
+
+        return page_markdown(page)
+
+    document = comparison_document(comparison)
+    write_files({".json": lambda: json_text(document), ".html": html, ".md": markdown}, paths)
+
+
+def comparison_page(comparison: Comparison, command: str | None = None) -> Page:
+    """Lay out every version of every table: how it was judged, and how far apart they are."""
+    tables = comparison.tables
+    checks = tuple(_reasons(tables))
+    shown = ", ".join(comparison.labels)
+    title = shown if comparison.source is None else f"{comparison.source.name} as {shown}"
+    return Page(
+        title=title,
+        verdict=worst(checks).value,
+        headline=f"{len(comparison.labels)} versions of {len(tables)} tables, side by side."
+        if tables
+        else "No table differs.",
+        reasons=checks,
+        heading="The versions",
+        plan=tuple(_row(table, side) for table in tables for side in table.sides),
+        notes=tuple(note for table in tables for note in _distances(table)),
+        sections=(),
+        settings=(),
+        advice=None,
+        provenance=(
+            ("compared", shown),
+            ("compared by", f"resize-pos {__version__}"),
+        ),
+        command=command,
+    )
+
+
+def _reasons(tables: Iterable[TableComparison]) -> Iterator[Check]:
+    for table in tables:
+        for side in table.sides:
+            for check in side.checks:
+                if check.level is not Level.OK:
+                    yield Check(check.name, check.level, f"{side.label}: {check.detail}")
+
+
+def _row(table: TableComparison, side: Side) -> PlanRow:
+    source = f"{table.source_grid} → " if table.source_grid is not None else ""
+    parts = [side.verdict.value] if side.checks else []
+    parts += [side.origin] if side.origin else []
+    parts.append(side.health.detail)
+    words = f"{side.label}: {'; '.join(parts)}"
+    return PlanRow(table.name, (), f"{source}{table.grid}", words, changed=True)
+
+
+def _distances(table: TableComparison) -> Iterator[str]:
+    """Say how far every two versions are apart, relative to their size."""
+    for i, first in enumerate(table.sides):
+        for j, second in enumerate(table.sides[:i]):
+            distance = table.distances[i][j]
+            yield f"{table.name}: {first.label} differs {distance:.2%} from {second.label}."
