@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.damage import DAMAGE
+from benchmarks.pictures import SHOWN, rows
 from benchmarks.quality import BEGIN, END, Row, report, spearman, write_into
 from resize_pos.quality import verdict
 from resize_pos.quality.measures.catalogue import MEASURES
@@ -61,3 +62,13 @@ def test_a_report_is_written_between_the_marks(tmp_path: Path) -> None:
     assert "old" not in text
     assert "| *one d* | 20.0 | 50.0 | fail | 0.10 | 1.00 | nan |" in text
     assert "| over 10 | 0 | 0 | 1 |" in text
+
+
+def test_the_pictures_are_those_that_the_script_draws() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "artifacts"
+    for measure, image, line in rows():
+        assert line in TEXT
+        fine, broken = line.split("|")[4:6]
+        assert abs(float(fine) - float(broken)) > 0.2  # the measure sees it
+        assert (folder / f"{measure}.png").read_bytes() == image
+    assert {path.stem for path in folder.iterdir()} == set(SHOWN) <= set(MEASURES)
