@@ -34,6 +34,7 @@ from resize_pos.run.batch.ledger import NAME as LEDGER
 from resize_pos.run.batch.ledger import Ledger
 from resize_pos.run.batch.manifest import read_manifest
 from tests.hostile.mutate import mutate_bytes, mutate_json, mutate_pickle
+from tests.support.onnx_models import model
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,12 @@ def npz_seeds() -> tuple[bytes, ...]:
     np.savez(buffer, **weights(), objects=np.array([{1: 2}], dtype=object))  # type: ignore[arg-type]
     found.append(buffer.getvalue())
     return tuple(found)
+
+
+@cache
+def onnx_seed() -> bytes:
+    """Make a small model, its weights included."""
+    return bytes(model().SerializeToString())
 
 
 def _mutated_npz(random: Random) -> bytes:
@@ -415,6 +422,7 @@ PARSERS: tuple[Parser, ...] = (
     Parser("torchscript", lambda r: _mutated_zip(r, (script_seed(),)), _file(".pt")),
     Parser("pickle", lambda r: mutate_pickle(r, r.choice(_pickles())), _read_pickle),
     Parser("npz", _mutated_npz, _file(".npz")),
+    Parser("onnx", lambda r: mutate_bytes(r, onnx_seed(), onnx_seed()), _file(".onnx")),
     Parser("shard index", _mutated_index, _read_index),
     Parser("configs", _mutated_configs, _read_configs),
     Parser("dcp metadata", lambda r: mutate_pickle(r, r.choice(_metadata_seeds())), _read_metadata),
