@@ -19,6 +19,7 @@ from resize_pos.report.groups import (
     change_words,
     extent_words,
     grouped,
+    own_library_words,
     reasons_in_words,
     treatment_words,
 )
@@ -51,7 +52,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
     for line in left_alone_lines(report.plan.left_alone):
         _show_line(line)
     for group in changes:
-        _show_note(group)
+        _show_note(group, planned=report.status is Status.PLANNED)
         if verbose:
             _show_detail(group)
     _show_notes(report)
@@ -143,15 +144,10 @@ def _show_steps(groups: Sequence[Group[TableReport]]) -> None:
             tell(words, indent=2, lead=[("kept: ", "dim")], style="dim")
 
 
-def _show_note(group: Group[TableReport]) -> None:
-    own = group.step.own_convention
-    if own is not None:
-        family = group.step.table.family.name
-        tell(
-            f"{family} models resize with the {own} convention; --like {own} does the same here.",
-            indent=2,
-            lead=["note: "],
-        )
+def _show_note(group: Group[TableReport], *, planned: bool) -> None:
+    words = own_library_words(group.step, planned=planned)
+    if words is not None:
+        tell(words, indent=2, lead=["note: "])
 
 
 def _show_detail(group: Group[TableReport]) -> None:

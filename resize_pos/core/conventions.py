@@ -35,6 +35,16 @@ class Resampling:
     antialias: bool = True
     coordinates: Coordinates = Coordinates.HALF_PIXEL
 
+    @property
+    def in_words(self) -> str:
+        """The kernel as a sentence names it."""
+        kernel = f"{'antialiased' if self.antialias else 'plain'} {self.method.value}"
+        where = {
+            Coordinates.CORNERS: " with aligned corners",
+            Coordinates.OFFSET: " with a scale factor + 0.1",
+        }
+        return kernel + where.get(self.coordinates, "")
+
     def __str__(self) -> str:
         parts = [self.method.value]
         if self.antialias:
@@ -173,6 +183,9 @@ RELATIVE_CONVENTIONS: Mapping[str, RelativeConvention] = {
 }
 
 DEFAULT = CONVENTIONS["timm"]
+
+# The library that a convention is named after, where its name is another.
+LIBRARIES: Mapping[str, str] = {"hf": "transformers"}
 
 # Other names that people type after --like.
 ALIASES: Mapping[str, str] = {

@@ -10,7 +10,7 @@ from resize_pos.families.tables import Step
 from resize_pos.planning.plan import Plan
 
 _CERTAINLY_FITS = 1 << 28  # bytes; below this the system is not asked
-_WORKING_COPIES = 2  # the new table, and the rows of float64 that it is computed from
+_WORKING_COPIES = 3  # the new table, its bytes, and the rows of float64 that it is computed from
 
 
 def require_memory(plan: Plan) -> None:

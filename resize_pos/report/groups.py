@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
+from resize_pos.core.conventions import CONVENTIONS, LIBRARIES, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.families.family import Role
@@ -114,6 +115,19 @@ def _key(step: Step) -> tuple[object, ...]:
         str(step.operation),
         step.own_convention,
         step.reason if step.operation is None else "",
+    )
+
+
+def own_library_words(step: Step, *, planned: bool = False) -> str | None:
+    """Say what the model's own library would have done, where that differs; None if it does not."""
+    own, done = step.own_convention, None if step.operation is None else step.operation.resampling
+    if own is None or own not in CONVENTIONS or not isinstance(done, Resampling):
+        return None
+    library = LIBRARIES.get(own, own)
+    used = "would use" if planned else "used"
+    return (
+        f"{library} would use {CONVENTIONS[own].resampling.in_words}; this run {used} "
+        f"{done.in_words}; add --like {own} to match."
     )
 
 

@@ -20,6 +20,7 @@ from resize_pos.report.groups import (
     change_words,
     extent_words,
     grouped,
+    own_library_words,
     reasons_in_words,
     treatment_words,
 )
@@ -233,9 +234,9 @@ def _facts(step: Step) -> Iterable[tuple[str, str]]:
         yield "layout read in", table.family.source
     if table.evidence:
         yield "geometry from", "; ".join(table.evidence)
-    if step.own_convention is not None:
-        own = step.own_convention
-        yield "its own library", f"resizes with the {own} convention; --like {own} does the same"
+    own = own_library_words(step)
+    if own is not None:
+        yield "its own library", own
 
 
 def peers_as_distances(peers: Sequence[Peer], step: Step) -> tuple[LibraryDistance, ...]:

@@ -76,11 +76,13 @@ def test_a_grid_is_not_counted_in_pixels(run: Any, vit_file: Path) -> None:
     assert run("vit.safetensors", "--to-grid", "6px").code == 2
 
 
+WRONG = ("--from", "128", "--to", "96")
+
 # words, the exit code, a part of the message
 JSON_ERRORS: dict[str, tuple[list[str], int, str]] = {
-    "an error": (["vit.safetensors", "--to", "100", "--json"], 1, "not a multiple"),
+    "an error": (["vit.safetensors", *WRONG, "--json"], 1, "pos_embed has 17 rows"),
     "usage": (["vit.safetensors", "--too", "96", "--json"], 2, "--too"),
-    "the other flag": (["vit.safetensors", "--to", "100", "--format", "json"], 1, "not a multiple"),
+    "the other flag": (["vit.safetensors", *WRONG, "--format", "json"], 1, "pos_embed has 17 rows"),
     "inspect": (["inspect", "none.safetensors", "--json"], 1, "no such file"),
     "verify": (["verify", "vit.safetensors", "--json"], 2, "nothing to verify against"),
     "no command": (["nothing", "--json"], 2, "No such command"),
@@ -97,7 +99,7 @@ def test_with_json_an_error_is_a_document(case: str, run: Any, vit_file: Path) -
     assert document["schema"] == "resize-pos/error/1"
     assert text in done.err
     if case == "an error":
-        assert document["hint"] == "the nearest sizes that fit are 96 px or 112 px."
+        assert document["hint"].startswith("17 = 1 + 4×4 is a 64 px / patch 16 checkpoint")
 
 
 def test_a_batch_writes_its_error_on_one_line(run: Any) -> None:
@@ -107,8 +109,8 @@ def test_a_batch_writes_its_error_on_one_line(run: Any) -> None:
 
 
 def test_without_json_stdout_stays_empty(run: Any, vit_file: Path) -> None:
-    assert run("vit.safetensors", "--to", "100").out == ""
-    assert run("vit.safetensors", "--to", "100", "--", "--json").out == ""
+    assert run("vit.safetensors", *WRONG).out == ""
+    assert run("vit.safetensors", *WRONG, "--", "--json").out == ""
 
 
 def completed(folder: Path, shell: str, *words: str) -> list[str]:
@@ -162,3 +164,25 @@ def test_the_scripts_of_the_readme_exist(shell: str, tmp_path: Path) -> None:
     assert "_RESIZE_POS_COMPLETE" in done.stdout
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert f"_RESIZE_POS_COMPLETE={shell}_source resize-pos" in readme
+
+
+def test_what_the_model_s_own_library_would_do_is_said_plainly(run: Any) -> None:
+    tensors = {
+        "embeddings.cls_token": vit()["cls_token"],
+        "embeddings.position_embeddings": vit(4, 6)["pos_embed"],
+        "embeddings.patch_embeddings.projection.weight": vit()["patch_embed.proj.weight"],
+    }
+    Path("vit-hf").mkdir()
+    write_safetensors(Path("vit-hf/model.safetensors"), tensors)
+    Path("vit-hf/config.json").write_text('{"model_type": "vit", "image_size": [64, 96]}')
+    sentence = (
+        "transformers would use plain bicubic; this run used antialiased bicubic; add --like hf to "
+        "match."
+    )
+    done = run("vit-hf", "--to", "96x64")
+    assert done.code == 0, done.err
+    assert sentence in " ".join(done.out.split())
+    planned = run("vit-hf", "--to", "96x64", "-f", "-n")
+    assert sentence.replace("used", "would use") in " ".join(planned.out.split())
+    same = run("vit-hf", "--to", "96x64", "-f", "--like", "hf")
+    assert "would use" not in same.out
