@@ -6,8 +6,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.builders import vit, write_safetensors
+from tests.support.skips import pytest_sessionfinish, pytest_terminal_summary
+
+__all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]  # hooks
+
+settings.register_profile("any machine", deadline=None)  # a slow machine breaks no law
+settings.load_profile("any machine")
 
 
 def _declare_torchvision_operators() -> None:
