@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn import functional
+
+try:
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+except ModuleNotFoundError:
+    raise SystemExit(
+        "The digits come with scikit-learn, which is not installed: pip install scikit-learn"
+    ) from None
 
 PATCH = 16
 EMBED_DIM = 48

@@ -219,8 +219,8 @@ def _row_words(name: str, before: int, after: int) -> _Words:
         )
     if extra is not None:
         sides = [math.isqrt(rows - extra) for rows in (before, after)]
-        rows = {0: "no extra row", 1: "1 extra row (the class token)"}.get(
-            extra, f"{extra} extra rows (class token, registers …)"
+        rows = {0: "without extra rows", 1: "both with 1 extra row, the class token"}.get(
+            extra, f"both with {extra} extra rows, such as registers"
         )
         return _resized(f"{sides[0]}×{sides[0]}", (sides[1], sides[1]), rows)
     readings = _readings(after)
@@ -263,8 +263,8 @@ def _resized(before: str, grid: tuple[int, int], rows: str) -> _Words:
     )
     return (
         (
-            f"The checkpoint holds {before} patches, the model {height}×{width} ({rows}): it was "
-            "made for another image size.",
+            f"The checkpoint holds {before} patches, the model {height}×{width} ({rows}). The "
+            "checkpoint was made for another image size.",
             f"{height}×{width} patches are {pixels}.",
         ),
         f"--to-grid {height}x{width}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,8 +66,9 @@ def trimmed(text: str) -> list[str]:
 
 def test_the_readme_s_commands_do_what_it_shows(playground: Path) -> None:
     install = re.compile(r"^pip install [^&]+&& ")
-    (first, _), (test, _), *others = commands(README)
-    assert install.match(test)
+    (first, _), *more = commands(README)
+    others = [(command, shown) for command, shown in more if not install.match(command)]
+    assert len(more) - len(others) == 1  # how to install it for development
     main = install.sub("", first)
     assert main == ("resize-pos sample_checkpoints/digits_vit_224.safetensors --from 224 --to 384")
     done = shell(main, playground)
@@ -80,6 +83,111 @@ def test_the_readme_s_commands_do_what_it_shows(playground: Path) -> None:
             assert trimmed(done.stdout + done.stderr) == trimmed(shown), command
         for output in playground.glob("vit-*.safetensors"):
             output.unlink()  # two examples may share a target
+
+
+def test_the_first_screen_has_the_error_the_command_the_output_and_the_loading_code() -> None:
+    lines = README.splitlines()
+    first = "\n".join(lines[:45])
+    assert lines[2] == (
+        "Change the image size of a vision-transformer checkpoint (224 → 384) without loading the "
+        "model."
+    )
+    for words in (
+        "size mismatch for pos_embed",
+        "--from 224 --to 384",
+        "verdict: ok",
+        "timm.create_model(",
+        "docs/right_and_wrong.png",
+    ):
+        assert words in first
+
+
+def test_the_python_of_the_readme_runs(
+    playground: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    from tests.run.test_in_memory import Vit
+
+    assert shell("resize-pos sample_checkpoints/digits_vit_224.safetensors --to 384", playground)
+    monkeypatch.chdir(playground)
+    load, api = blocks(README, "python")
+    names: dict[str, Any] = {}
+    exec(load, names)
+    assert names["model"].pos_embed.shape == (1, 577, 48)
+    names = {"model": Vit(24 * 24), "torch": torch}
+    exec(api, names)
+    assert "vit-384.safetensors" in capsys.readouterr().out
+    assert names["state_dict"]["pos_embed"].shape == (1, 1 + 24 * 32, 8)
+
+
+def test_the_error_of_the_readme_is_the_one_of_the_sample(playground: Path) -> None:
+    import timm
+    from safetensors.torch import load_file
+
+    (load, _), (shown,) = blocks(README, "python"), blocks(README, "pytb")
+    arguments = re.sub(r",\s*checkpoint_path=[^)]*", "", load)
+    names: dict[str, Any] = {"timm": timm}
+    exec(arguments, names)
+    state = load_file(playground / "sample_checkpoints" / "digits_vit_224.safetensors")
+    with pytest.raises(RuntimeError) as caught:
+        names["model"].load_state_dict(state)
+    assert " ".join(shown.split()) in " ".join(str(caught.value).split())
+
+
+def test_the_picture_is_what_the_script_draws(tmp_path: Path) -> None:
+    target = tmp_path / "picture.png"
+    done = shell(f"python {ROOT / 'sample_checkpoints' / 'draw_maps.py'} {target}", ROOT)
+    assert done.returncode == 0, done.stderr
+    import numpy as np
+    from PIL import Image
+
+    made, kept = (
+        np.asarray(Image.open(path).convert("RGB"), dtype=int)
+        for path in (target, ROOT / "docs" / "right_and_wrong.png")
+    )
+    assert made.shape == kept.shape
+    assert np.abs(made - kept).max() <= 4  # a colour of the scale, where a sum rounds otherwise
+
+
+def test_the_samples_say_in_one_line_that_they_need_scikit_learn(tmp_path: Path) -> None:
+    (tmp_path / "sklearn.py").write_text("raise ModuleNotFoundError('no sklearn')")
+    script = ROOT / "sample_checkpoints" / "evaluate.py"
+    done = subprocess.run(
+        [sys.executable, script, "x.safetensors"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "pip install scikit-learn" in done.stderr
+    assert "pip install scikit-learn" in README
+
+
+def test_the_family_recipe_followed_to_the_letter_passes_the_tests(tmp_path: Path) -> None:
+    """In a copy of the sources: the entry, the case, then the commands of the guide."""
+    for name in ("resize_pos", "tests", "docs"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "outside")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    entry, case = blocks(CONTRIBUTING, "toml")
+    registry = tmp_path / "resize_pos" / "families" / "families.toml"
+    registry.write_text(f"{registry.read_text(encoding='utf-8')}\n{entry}", encoding="utf-8")
+    (tmp_path / "tests" / "cases" / "gridformer.toml").write_text(case, encoding="utf-8")
+    guide = CONTRIBUTING.split("## Add a family")[1]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for command, _ in commands(guide):
+        if command.startswith("pytest -m slow"):
+            continue
+        words = command.replace("resize-pos", f"{sys.executable} -m resize_pos", 1)
+        words = words.replace("pytest -q", f"{sys.executable} -m pytest -q -p no:cacheprovider", 1)
+        words = words.replace(" tests/families ", " -k 'page or gridformer or every' ")
+        done = subprocess.run(
+            ["sh", "-c", words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-500:]
+    assert "| gridformer |" in (tmp_path / "docs" / "families.md").read_text(encoding="utf-8")
 
 
 def test_the_numbers_of_the_wrong_resizes_stand_in_the_samples_table() -> None:

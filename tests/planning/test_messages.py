@@ -27,7 +27,11 @@ def mismatch(name: str, old: list[int], new: list[int]) -> str:
 # message → the options of the command, and a part of what is said
 MESSAGES: dict[str, tuple[str, str | None, str]] = {
     "timm": (mismatch("pos_embed", [1, 197, 768], [1, 577, 768]), "--to-grid 24x24", "14×14"),
-    "without cls": (mismatch("pos_embed", [1, 196, 768], [1, 576, 768]), "--to-grid 24x24", "no e"),
+    "without cls": (
+        mismatch("pos_embed", [1, 196, 768], [1, 576, 768]),
+        "--to-grid 24x24",
+        "without",
+    ),
     "registers": (mismatch("pos_embed", [1, 201, 768], [1, 581, 768]), "--to-grid 24x24", "5 ext"),
     "smaller": (mismatch("pos_embed", [1, 577, 768], [1, 197, 768]), "--to-grid 14x14", "24×24"),
     "a wide model": (
