@@ -56,6 +56,8 @@ def show_report(report: Report, *, verbose: bool) -> None:
         if verbose:
             _show_detail(group)
     _show_notes(report)
+    if report.plan.config_edits and not changes:
+        tell("no table changes with the size; the configs do.")
     if changes:
         count = report.copied.tensors
         size = f" ({human_size(report.copied.bytes)})" if report.copied.bytes else ""

@@ -93,9 +93,10 @@ def _after(name: str, value: object, changes: Sequence[Step], transfer: Transfer
         same = f".{step.name}".endswith(f".{stated}")
         if value == list(step.tensor.shape) and same:
             return list(step.target_shape)
-    if type(value) is int and value in transfer.lengths:
-        return transfer.lengths[value]
-    if "window" in name.rpartition(".")[2]:
+    key = next((word for word in reversed(name.split(".")) if not word.startswith("_")), "")
+    if re.search("position|context|length", key):
+        return transfer.lengths.get(value) if type(value) is int else None
+    if "window" in key:
         return new_value(KeyKind.WINDOW, value, transfer)
     if transfer.to_size is not None and transfer.states(as_size(value)):
         return new_value(KeyKind.SIZE, value, transfer)
@@ -138,7 +139,8 @@ def _general(
     for step in changes:
         if step.table.role is Role.SEQUENCE:
             library = _library(step.table.family)
-            for place, reserved in lengths_without_config(library, step.table.family.name):
+            name = step.table.family.name
+            for place, reserved in lengths_without_config(library, name, composite=composite):
                 extra = step.table.prefix + step.table.suffix if reserved else 0
                 before, after = step.table.grid.cells + extra, step.target.cells + extra
                 yield ConfigAdvice(library, place.file, place.key, before, after)

@@ -79,21 +79,29 @@ _LENGTH_KEYS: Mapping[str, tuple[LibraryKey, ...]] = {
 # its config says 514. OPT and BART leave them out. `text-encoder`: with two reserved rows, RoBERTa.
 _COUNTS_RESERVED = frozenset({"roberta", "lilt-box", "luke-entity", "text-encoder"})
 # Configs of models with an image tower and a text tower: the section of each.
-_SECTIONS = {KeyKind.SIZE: "vision_config", KeyKind.PATCH: "vision_config"}
+_SECTIONS = {
+    KeyKind.SIZE: "vision_config",
+    KeyKind.PATCH: "vision_config",
+    KeyKind.LENGTH: "text_config",
+}
 
 
 def without_config(library: str, *, composite: bool) -> Iterator[LibraryKey]:
-    """List the keys that a library reads; `composite`: the model also has a text tower."""
+    """List the keys that a library reads; `composite`: the model has an image and a text tower."""
     for place in _KEYS.get(library, _KEYS[OTHER]):
-        section = _SECTIONS.get(place.kind)
-        if composite and section is not None and place.file == _HF:
-            yield replace(place, key=f"{section}.{place.key}")
-        else:
-            yield place
+        yield _in_section(place) if composite else place
 
 
-def lengths_without_config(library: str, family: str) -> Iterator[tuple[LibraryKey, bool]]:
+def lengths_without_config(
+    library: str, family: str, *, composite: bool
+) -> Iterator[tuple[LibraryKey, bool]]:
     """List the keys of a text table's length, and whether each counts reserved rows, too."""
     usual = (place for place in _KEYS.get(library, _KEYS[OTHER]) if place.kind is KeyKind.LENGTH)
     for place in _LENGTH_KEYS.get(family, tuple(usual)):
-        yield place, place.file == _HF and family in _COUNTS_RESERVED
+        reserved = place.file == _HF and family in _COUNTS_RESERVED
+        yield _in_section(place) if composite else place, reserved
+
+
+def _in_section(place: LibraryKey) -> LibraryKey:
+    section = _SECTIONS.get(place.kind) if place.file == _HF else None
+    return place if section is None else replace(place, key=f"{section}.{place.key}")

@@ -108,7 +108,8 @@ def _tensor(info: TensorInfo, count: int = 1) -> TextLine:
 def _table(alike: Sequence[PositionTable], inspection: Inspection) -> Iterator[TextLine]:
     table = alike[0]
     tiling = table.tiling
-    pixels = f", {tiling.pixels(table.grid)} px at patch {tiling}" if tiling else ""
+    size = table.stated or (tiling and tiling.pixels(table.grid))
+    pixels = f", {size} px at patch {tiling}" if tiling else ""
     rows = "".join(f", {words.removesuffix(' kept')}" for words in kept_rows(table))
     yield _tensor(table.tensor, len(alike))
     yield TextLine(f"{extent_words(table)}{rows}{pixels}", indent=2, breaks=False)

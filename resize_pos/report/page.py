@@ -158,6 +158,8 @@ def _headline_without_checks(report: Report) -> str:
         return _HEADLINES[PLANNED]
     if report.status is Status.CONVERTED:
         return "Converted to another file; no table has changed."
+    if report.notes:
+        return "Nothing was changed; the notes say why."
     if all(table.step.table.family.kept for table in report.tables):
         return "Nothing to do: no table of the checkpoint holds a size."
     return _HEADLINES[UNCHANGED]

@@ -211,7 +211,7 @@ def _with_optimizers(plan: Plan, container: Container) -> Plan:
 
 def _goes_into_folder(job: Job, source: Container) -> bool:
     """Return whether a file goes into a folder: `-o out/`, or one that exists."""
-    if job.output is None or source.is_folder:
+    if job.output is None or source.is_folder or job.many:  # a batch names every file itself
         return False
     return job.into_folder or job.output.is_dir()
 

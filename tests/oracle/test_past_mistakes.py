@@ -135,6 +135,21 @@ def test_the_config_of_a_swin_v2_follows_although_its_weights_do_not(tmp_path: P
     assert resize_checkpoint(report.output, to="96x128").status is Status.UNCHANGED
 
 
+def test_the_config_of_a_timm_swin_v2_follows_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, made = tmp_path / "swin", tmp_path / "made"
+    arguments = {**SWIN, "img_size": 64, "window_size": 4}
+    model = timm.create_model("swinv2_tiny_window8_256", **arguments)
+    timm.models.save_for_hf(model, folder, model_args=arguments)
+    assert cli(folder, "--to", "96x128", "-o", made) == 0
+    assert "no table changes with the size; the configs do" in capfd.readouterr().out
+    loaded = timm.create_model(f"local-dir:{made}", pretrained=True)
+    loaded(torch.zeros(1, 3, 96, 128))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor)
+
+
 # A patch convolution that drops a remainder.
 
 
@@ -348,6 +363,26 @@ def test_advice_for_a_bare_whisper_names_its_own_key(tmp_path: Path) -> None:
     shorter.load_state_dict(load_file(report.output), strict=True)
 
 
+def test_advice_for_a_bare_clip_names_the_sections(tmp_path: Path) -> None:
+    towers = {
+        "vision_config": {**SMALL, "image_size": 64, "patch_size": 16},
+        "text_config": {**SMALL, "vocab_size": 99, "bos_token_id": 1, "eos_token_id": 2}
+        | {"max_position_embeddings": 16},
+    }
+    model = hf.CLIPModel(hf.CLIPConfig(**towers))
+    table = model.vision_model.embeddings.position_embedding.weight
+    table.data = smooth(4, 4)[0]
+    path = tmp_path / "clip.safetensors"
+    save_file({n: t for n, t in model.state_dict().items() if "position_ids" not in n}, path)
+    report = resize_checkpoint(path, to=96, to_length=12)
+    assert advice(report) == {
+        "vision_config.image_size": (64, 96),
+        "size": (64, 96),
+        "text_config.max_position_embeddings": (16, 12),
+        "model_max_length": (16, 12),
+    }
+
+
 def swin(path: Path, size: int, window: int) -> Path:
     model = timm.create_model(
         "swin_tiny_patch4_window7_224", img_size=size, window_size=window, **SWIN
@@ -375,6 +410,19 @@ def test_a_swin_at_another_size_keeps_its_window_and_says_how_to_change_it(tmp_p
     same = timm.create_model("swin_tiny_patch4_window7_224", img_size=192, window_size=4, **SWIN)
     same.load_state_dict(load_file(path), strict=True)
     assert resize_checkpoint(path, to=128, from_=128).notes == ()
+
+
+def test_a_swin_folder_keeps_its_window_and_its_config_follows(tmp_path: Path) -> None:
+    config = hf.SwinConfig(
+        image_size=64, window_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 2]
+    )
+    hf.SwinModel(config).save_pretrained(tmp_path / "swin")
+    report = resize_checkpoint(tmp_path / "swin", to=96)
+    assert "--to 96 --to-window 6 changes them" in words(report)
+    assert report.output is not None
+    made = hf.SwinModel.from_pretrained(report.output)
+    assert (made.config.image_size, made.config.window_size) == (96, 4)
+    made(torch.zeros(1, 3, 96, 96))
 
 
 # Formats and copies.
