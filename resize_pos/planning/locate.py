@@ -213,7 +213,8 @@ def _match(
             return LeftAlone(tensor, family), []
         layout = family.layout(tensor.shape, stem, around.tensors)
         if objection or layout is None:
-            objections.append(f"not {family.name}: {objection}")
+            if family.role is not Role.MIXING:  # the names of layers suggest no table
+                objections.append(f"not {family.name}: {objection}")
             continue
         matches.append(Match(tensor, family, stem, layout))
         if not family.must_be_claimed:

@@ -104,7 +104,7 @@ def stacked_grids(rows: _Rows, reading: Reading) -> str:
     start = reading.prefix.count
     unit = _unit(rows[start : start + reading.grid.cells] - rows.mean(axis=0))
     below = _cosines(unit, width).reshape(height - 1, width).mean(axis=1)
-    for count in range(2, height // 2 + 1):
+    for count in range(height // 2, 1, -1):
         if height % count:
             continue
         each = height // count

@@ -112,6 +112,18 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
         )
 
 
+def rows_come_last(table: PositionTable, values: NDArray[Any]) -> str | None:
+    """Return what shows that the rows taken for a prefix stand after the grid; None if nothing."""
+    blocks = table.layout.blocks(values.shape).cells
+    if not table.prefix or table.suffix or blocks * table.frames > 1 or table.grid.cells == 1:
+        return None
+    from resize_pos.planning.smoothness import contradiction
+
+    none, some = RowCount(0, ""), RowCount(table.prefix, "")
+    taken, other = Reading(some, table.grid, none), Reading(none, table.grid, some)
+    return contradiction(values, table.layout, taken, [taken, other])
+
+
 def _as_array(source: Step | PositionTable, data: Callable[[str], bytes]) -> NDArray[Any]:
     import numpy as np
 

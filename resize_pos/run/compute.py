@@ -30,6 +30,7 @@ from resize_pos.planning.unknown_names import is_by_value
 from resize_pos.planning.value_checks import (
     require_finite,
     require_plausible,
+    rows_come_last,
     tables_assumed_square,
 )
 from resize_pos.quality.measures.catalogue import Limit, Measured
@@ -190,5 +191,18 @@ def _judged(
         stretched=resampling is not None,
         image=step.table.role is Role.ABSOLUTE,
     )
-    checks += judge_limits(measured, limits)
+    checks += (*_prefix_check(step, before), *judge_limits(measured, limits))
     return TableReport(step, measured.values, checks, measured.peers)
+
+
+def _prefix_check(step: Step, before: NDArray[Any]) -> tuple[Check, ...]:
+    """Fail a table whose class row was taken for the first row and is the last one."""
+    words = rows_come_last(step.table, before) if step.table.role is Role.ABSOLUTE else None
+    if words is None:
+        return ()
+    count = step.table.prefix
+    detail = (
+        f"the source's {count} prefix row(s) seem to come last: {words}; pass --prefix 0 "
+        f"--suffix {count}"
+    )
+    return (Check("prefix-place", Level.FAIL, detail),)

@@ -18,8 +18,8 @@ _TITLE = """# Models from outside libraries
 
 Models of libraries that no family was written for. Each was built by its own library at two image
 sizes; only names, shapes and dtypes are kept (`tests/outside/headers`). The tests fill the position
-tables with smooth values, run the command, and compare every shape with the model that the library
-builds at the new size.
+tables with values that vary smoothly over the true grid, run the command, and compare every shape
+with the model that the library builds at the new size, and the values with the same field there.
 
 - **right**: converted by the command as it stands.
 - **unchanged**: rightly nothing to do.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from resize_pos.core.errors import TableError
 from resize_pos.run.job import Job, run
-from tests.outside.cases import Case, cases, materialise, outcome, request
+from tests.outside.cases import Case, cases, materialise, misplaced, outcome, read, request
 from tests.outside.table import PAGE, row
 
 ALL = list(cases())
@@ -32,6 +33,8 @@ def test_the_page_holds_the_bars() -> None:
     assert models == len(ALL)
     assert packages >= 30
     assert right + unchanged + hint >= 120
+    assert 3 * (right + unchanged) >= 2 * models
+    assert "0 wrong" in text
 
 
 def named(name: str) -> Case:
@@ -55,23 +58,47 @@ def test_windows_of_a_pyramid_are_not_taken_for_the_image(tmp_path: Path) -> Non
         ("monai:masked_autoencoder_vit.MaskedAutoEncoderViT", "decoder_pos_embedding"),
     ],
 )
-def test_half_a_model_is_refused_and_also_makes_it_whole(
-    name: str, tensor: str, tmp_path: Path
-) -> None:
-    case, source = named(name), tmp_path / "model.safetensors"
+def test_a_decoder_s_table_follows_the_encoder_s(name: str, tensor: str, tmp_path: Path) -> None:
+    end = outcome(named(name), tmp_path)
+    assert end.kind == "right"
+    assert end.report is not None
+    table = next(step.table for step in end.report.plan.changes if step.name == tensor)
+    assert table.family.name == "by-value"
+
+
+def test_half_a_model_is_refused_and_also_makes_it_whole(tmp_path: Path) -> None:
+    """What has the rows of a table and no name of positions is for the user to decide."""
+    case = named("transformer-in-transformer:transformer_in_transformer.TNT")
+    source = tmp_path / "model.safetensors"
     materialise(case, source)
-    with pytest.raises(TableError, match=re.escape(tensor)) as caught:
-        run(Job(source, request(case.flags), output=tmp_path / "out.safetensors"))
-    assert f"--also '^{re.escape(tensor)}$'" in (caught.value.hint or "")
+    flags = [*case.flags, "--from", "224", "--pattern", "^patch_pos_emb$"]
+    with pytest.raises(TableError, match="patch_tokens") as caught:
+        run(Job(source, request(flags), output=tmp_path / "out.safetensors"))
+    assert "--also '^patch_tokens$'" in (caught.value.hint or "")
     assert outcome(case, tmp_path).kind == "hint"
+
+
+def test_a_transposed_grid_does_not_count_as_right(tmp_path: Path) -> None:
+    case = named("python-doctr:pytorch.VisionTransformer")
+    end = outcome(case, tmp_path)
+    assert end.kind == "right"
+    assert end.report is not None
+    output, name = tmp_path / "out.safetensors", "0.positions"
+    data = read(output)[name][1]
+    table = np.frombuffer(data, "<f4").reshape(1, 385, 192)
+    grid = table[:, 1:].reshape(12, 32, 192).transpose(1, 0, 2).reshape(1, -1, 192)
+    turned = np.concatenate([table[:, :1], grid], axis=1).tobytes()
+    output.write_bytes(output.read_bytes().replace(data, turned))
+    assert "resembles the true field only" in misplaced(case, output, end.report)
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "torchgeo:croma.CROMA",
-        "kornia:vit.VisionTransformer",
-        "python-doctr:pytorch.vit_s",
+        "vit-pytorch:levit.LeViT",
+        "lambda-networks:lambda_networks.LambdaLayer",
+        "bottleneck-transformer-pytorch:bottleneck_transformer_pytorch.BottleStack#1",
     ],
 )
 def test_nothing_to_do_is_not_said_of_an_unknown_table(name: str, tmp_path: Path) -> None:
@@ -80,6 +107,12 @@ def test_nothing_to_do_is_not_said_of_an_unknown_table(name: str, tmp_path: Path
     with pytest.raises(TableError):
         run(Job(source, request(case.flags), output=tmp_path / "out.safetensors"))
     assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_no_printed_pattern_leads_nowhere() -> None:
+    """A refusal that cannot be answered with --pattern does not print one."""
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if "| refused |" in line]
+    assert [row for row in rows if "--pattern" in row] == []
 
 
 def test_a_volume_is_not_read_as_a_plane(tmp_path: Path) -> None:

@@ -202,6 +202,22 @@ def test_a_class_row_that_comes_last_is_seen_in_the_values(tmp_path: Path) -> No
     assert np.array_equal(new[-1], last[0, -1])
 
 
+@pytest.mark.parametrize("size", ["", "--from 224"])
+def test_a_known_name_with_its_class_row_last_is_not_passed(size: str, tmp_path: Path) -> None:
+    """A private model may use the names of timm and another order of rows."""
+    last = np.concatenate([rows(14, 14), token()[0]])[None]
+    tensors = private(last, "pos_embed") | {"cls_token": token()}
+    tensors["patch_embed.proj.weight"] = tensors.pop("stem_conv.weight")
+    if not size:
+        assert "197 = 14×14 + 1" in refused(tmp_path, tensors, "--to 192x288").message
+        return
+    report, _ = convert(tmp_path, tensors, f"{size} --to 192x288")
+    assert report.exit_code() == 3
+    assert any("--prefix 0 --suffix 1" in check.detail for check in report.checks)
+    report, _ = convert(tmp_path, tensors, f"{size} --to 192x288 --prefix 0 --suffix 1")
+    assert report.exit_code() == 0
+
+
 def test_the_width_of_the_model_says_which_axis_holds_the_channels(tmp_path: Path) -> None:
     """[1, d, n], where d is a square, too."""
     channels = 64
@@ -215,6 +231,26 @@ def test_the_width_of_the_model_says_which_axis_holds_the_channels(tmp_path: Pat
     (table,) = (step.table for step in report.plan.changes)
     assert (str(table.layout), str(table.grid)) == ("1 d (p h w s)", "9×16")
     assert likeness(np.ascontiguousarray(result(output, "my_pos")[0].T), 10, 16) > 0.97
+
+
+def test_a_known_name_with_channels_before_rows_is_refused_with_the_command(
+    tmp_path: Path,
+) -> None:
+    """[1, 64, 196] under the name of timm: 64 is a square, too."""
+    table = np.ascontiguousarray(rows(14, 14, 64).T)[None]
+    tensors = private(table, "pos_embed")
+    tensors |= {
+        "patch_embed.proj.weight": np.ones((64, 3, 16, 16), np.float32),
+        "layers.0.norm.weight": np.ones(64, np.float32),
+        "cls": token(1, 64),
+    }
+    del tensors["stem_conv.weight"]
+    error = refused(tmp_path, tensors, "--to 192x288")
+    assert "64 is a width of this model and 196 is not" in error.message
+    flags = pasted_flags((error.hint or "").replace("SIZE", "224"))
+    _, output = convert_with(tmp_path, tensors, [*flags, "--to", "192x288"])
+    new = np.ascontiguousarray(result(output, "pos_embed")[0].T)
+    assert likeness(new, 12, 18) > 0.97
 
 
 def test_two_axes_as_long_as_a_width_are_told_apart_by_values_or_refused(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def _require_width(match: Match, around: Surroundings) -> None:
         return
     widths = around.once("widths", lambda: widths_of(around.tensors.values()))
     rows, channels = tensor.shape[-2:]
-    if rows in widths and channels not in widths and len(widths) > 1:
+    if rows in widths and channels not in widths and widths[rows] > 1:
         name = re.escape(tensor.name)
         raise GeometryError(
             f"{tensor}: {rows} is a width of this model and {channels} is not, so its channels may "
@@ -200,19 +200,25 @@ def _require_plane(
     match: Match, hypotheses: Sequence[Hypothesis], rows: int, prefixes: Sequence[RowCount]
 ) -> None:
     """Refuse a table with the rows of several frames, if its layout has none."""
+    if match.layout.has_time or "(p h w s)" not in match.layout.pattern:
+        return
     for each in hypotheses:
-        if not each.binding or match.layout.has_time or each.grid.cells < _FEWEST_CELLS:
+        cells = each.grid.cells
+        counts = [prefix.count for prefix in prefixes]
+        if not each.binding or cells < _FEWEST_CELLS or rows - cells in counts:
             continue
-        for prefix in prefixes:
-            frames, rest = divmod(rows - prefix.count, each.grid.cells)
-            if frames > 1 and rest == 0 and "(p h w s)" in match.layout.pattern:
-                name, axes = re.escape(match.tensor.name), timed(match.layout)
-                raise GeometryError(
-                    f"{match.tensor.name} has {rows} rows, and {each.reason} is {each.grid}: "
-                    f"{rows} = {prefix.count} + {frames} × {each.grid}.",
-                    hint=f"if these are {frames} frames, one after the other, pass "
-                    f"--pattern '^{name}$' --axes '{axes}'.",
-                )
+        # Rows of another kind, such as those of a text, may stand before the frames, too.
+        counts += [rows % cells] if match.prefixes else []
+        count = next((n for n in counts if rows - n > cells and (rows - n) % cells == 0), None)
+        if count is not None:
+            frames, name = (rows - count) // cells, re.escape(match.tensor.name)
+            prefix = "" if count == counts[0] else f" --prefix {count}"
+            raise GeometryError(
+                f"{match.tensor.name} has {rows} rows, and {each.reason} is {each.grid}: "
+                f"{rows} = {count} + {frames} × {each.grid}.",
+                hint=f"if these are {frames} frames, one after the other, pass --pattern "
+                f"'^{name}$' --axes '{timed(match.layout)}'{prefix}.",
+            )
 
 
 def _counts(
