@@ -294,20 +294,8 @@ OPTIONS: tuple[Option | Joined, ...] = (
         _TARGET,
         "Accept a size that is no multiple of the patch size; the rest is dropped.",
     ),
-    Option(
-        "to_time",
-        Kind.COUNT,
-        _TARGET,
-        "Frames of the spectrogram, for an audio model such as AST or Whisper.",
-        "N",
-    ),
-    Option(
-        "to_mel",
-        Kind.COUNT,
-        _TARGET,
-        "Mel bins of the spectrogram, for an audio model such as AST.",
-        "N",
-    ),
+    Option("to_time", Kind.COUNT, _TARGET, "Frames of the spectrogram: AST, Whisper …", "N"),
+    Option("to_mel", Kind.COUNT, _TARGET, "Mel bins of the spectrogram: AST, PaSST …", "N"),
     Option(
         "tower",
         Kind.TEXT,
@@ -331,11 +319,7 @@ OPTIONS: tuple[Option | Joined, ...] = (
         default="keep",
     ),
     Option(
-        "tile_window",
-        Kind.GRID,
-        _METHOD,
-        "The table repeats with this window, in cells: tile the mean window, interpolate the rest.",
-        "N|HxW",
+        "tile_window", Kind.GRID, _METHOD, "Tile the mean window; interpolate the rest.", "N|HxW"
     ),
     Option(
         "force_interpolate",

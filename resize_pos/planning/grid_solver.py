@@ -136,11 +136,8 @@ def settle(
         if hypothesis.binding:
             raise _disagreement(name, rows, hypothesis, pairs, tiling)
         remarks.append(f"{hypothesis.reason}, which does not fit {rows} rows")
-    cubes = [tube for tube in _tubes(rows, pairs) if tube.frames == tube.grid.height]
-    if volume and len(cubes) == 1:
-        return settled(cubes[0], [*remarks, "the only cube that fits"])
     if timed:
-        raise _ambiguous(name, rows, _tubes(rows, pairs), timed=True)
+        return _settle_frames(name, rows, pairs, remarks, judge, volume=volume)
     squares = _squares(rows, pairs)
     if square and len(squares) == 1:
         return settled(squares[0], [*remarks, ONLY_SQUARE])
@@ -150,6 +147,46 @@ def settle(
         return settled(opinion.choice, [*remarks, opinion.words])
     near = _near(rows, pairs, judge)
     raise _ambiguous(name, rows, squares or answers, opinion, near=near, patched=tiling is not None)
+
+
+def _settle_frames(
+    name: str,
+    rows: int,
+    pairs: _Pairs,
+    remarks: Sequence[str],
+    judge: Judge | None,
+    *,
+    volume: bool,
+) -> Geometry:
+    """Determine frames and grid together: by the values; a volume by its only cube, too."""
+    tubes = _tubes(rows, pairs)
+    answers = _volumes(rows, pairs) if volume else tubes
+    opinion = judge(answers) if judge is not None and answers else None
+    choice = opinion.choice if opinion is not None else None
+    cubes = [tube for tube in tubes if volume and tube.frames == tube.grid.height]
+    if len(cubes) == 1 and choice in (None, cubes[0]):
+        return settled(cubes[0], [*remarks, "the only cube that fits"])
+    if choice is not None and opinion is not None and not cubes:
+        return settled(choice, [*remarks, opinion.words])
+    raise _ambiguous(name, rows, tubes or answers, opinion, timed=True)
+
+
+def _volumes(rows: int, pairs: _Pairs) -> list[Reading]:
+    """List every reading as depth × height × width."""
+    found = []
+    for prefix, suffix in pairs:
+        cells = rows - prefix.count - suffix.count
+        for depth in _divisors(cells):
+            for height in _divisors(cells // depth):
+                sides = (depth, height, cells // depth // height)
+                if min(sides) > 1:
+                    found.append(Reading(prefix, Grid(*sides[1:]), suffix, depth))
+    return found
+
+
+def _divisors(number: int) -> list[int]:
+    small = [side for side in range(1, math.isqrt(number) + 1) if number % side == 0]
+    return sorted({*small, *(number // side for side in small)})
 
 
 def _near(rows: int, pairs: _Pairs, judge: Judge | None) -> Opinion | None:

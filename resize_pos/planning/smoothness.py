@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
-from resize_pos.planning.grid_solver import Opinion, Reading
+from resize_pos.planning.grid_solver import Opinion, Reading, RowCount
 
 SCORE_CONFIDENT = 4.5
 STEP_CONFIDENT = 0.2  # cosine inside a row of cells minus cosine across its end
@@ -46,6 +46,8 @@ def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Readi
     untrained = looks_untrained(rows)
     if untrained:
         return Opinion(None, f"Its values do not tell: {untrained}")
+    if any(reading.frames > 1 for reading in readings):
+        return _judge_volumes(rows, readings)
     scores = rank(rows, readings)
     if not scores:
         return Opinion(None, "Its values cannot tell grids this narrow apart")
@@ -54,6 +56,48 @@ def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Readi
     if is_confident(scores):
         return Opinion(best.reading, f"the values vary smoothly over {best.reading.grid}: {words}")
     return Opinion(None, f"Its values do not settle it: {words}")
+
+
+def _judge_volumes(rows: _Rows, readings: Sequence[Reading]) -> Opinion:
+    """Determine three sides one after the other: first the width, then the height.
+
+    A volume is a table of frames × height rows, each as long as the width. Once the width is known,
+    whole rows are the cells of a table of frames × height. Each side is chosen among all that
+    divide the table: otherwise the best of several wrong ones could win.
+    """
+    ends = dict.fromkeys((reading.prefix, reading.suffix) for reading in readings)
+    planes = [
+        Reading(prefix, grid, suffix)
+        for prefix, suffix in ends
+        for grid in _grids(len(rows) - prefix.count - suffix.count)
+    ]
+    first = _clearest(rows, planes)
+    if first is None:
+        return Opinion(None, "Its values do not tell how wide a row of cells is")
+    width, start = first.grid.width, first.prefix.count
+    lines = rows[start : start + first.grid.cells].reshape(first.grid.height, -1)
+    nothing = RowCount(0, "")
+    second = _clearest(lines, [Reading(nothing, grid, nothing) for grid in _grids(len(lines))])
+    if second is None:
+        words = f"Its values vary smoothly along rows of {width} cells, but do not tell the slices"
+        return Opinion(None, words)
+    found = Grid(second.grid.width, width, second.grid.height)
+    words = f"the values vary smoothly over {found}"
+    wanted = (found.depth, found.plane, start)
+    choice = next((r for r in readings if (r.frames, r.grid, r.prefix.count) == wanted), None)
+    return Opinion(choice, words if choice is not None else f"Its values look like {found}")
+
+
+def _grids(cells: int) -> list[Grid]:
+    """List the grids with so many cells and at least two rows and columns."""
+    small = [side for side in range(2, math.isqrt(cells) + 1) if cells % side == 0]
+    widths = sorted({*small, *(cells // side for side in small)})
+    return [Grid(cells // width, width) for width in widths]
+
+
+def _clearest(rows: _Rows, readings: Sequence[Reading]) -> Reading | None:
+    scores = rank(rows, readings)
+    return scores[0].reading if scores and is_confident(scores) else None
 
 
 def contradiction(

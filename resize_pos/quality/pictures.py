@@ -53,6 +53,7 @@ class TablePictures:
     prefix_norms: tuple[float, ...]
     distance: Curve  # mean cosine of two cells against their distance, as a part of the image
     spectrum: Curve  # share of variance against half-periods per image
+    slices: tuple[SimilarityMap, ...] = ()  # of a volume: the three planes through its centre
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ def picture_table(table: PositionTable, array: NDArray[Any]) -> TablePictures:
     frames = stored_frames(table.role, table.frames)
     parts = table.layout.unfold(array, table.prefix, stored, table.suffix, frames)
     grid = parts.grid.astype(np.float64)
-    return picture_grid(grid, parts.prefix.astype(np.float64))
+    pictures = picture_grid(grid, parts.prefix.astype(np.float64))
+    return replace(pictures, slices=middle_slices(grid)) if table.family.volume else pictures
 
 
 def picture_step(step: Step, before: NDArray[Any], after: NDArray[Any]) -> StepPictures:
@@ -103,6 +105,18 @@ def similarity_map(grid: Wide, down: float, across: float) -> SimilarityMap:
     vectors = unit(cells - cells.mean(axis=(0, 1)))
     cosines = np.einsum("hwd,d->hw", vectors, vectors[row, column])
     return SimilarityMap(row, column, _as_map(cosines))
+
+
+def middle_slices(volume: Wide) -> tuple[SimilarityMap, ...]:
+    """Compare the centre of a (depth, h, w, d) volume with the three planes through it."""
+    deep, down, across = (side // 2 for side in volume.shape[:3])
+    vectors = unit(volume - volume.mean(axis=(0, 1, 2)))
+    cosines = np.einsum("thwd,d->thw", vectors, vectors[deep, down, across])
+    return (
+        SimilarityMap(down, across, _as_map(cosines[deep])),
+        SimilarityMap(deep, across, _as_map(cosines[:, down])),
+        SimilarityMap(deep, down, _as_map(cosines[:, :, across])),
+    )
 
 
 def similarity_by_distance(grid: Wide) -> Curve:

@@ -85,6 +85,8 @@ def draw(pictures: StepPictures, role: Role) -> tuple[Figure, ...]:
 def _over(pictures: StepPictures, unit: str) -> Iterator[Figure]:
     """Draw a grid as maps."""
     before, after = pictures.before, pictures.after
+    if before.slices and after.slices:
+        yield _slices(before, after)
     pairs = []
     for old, new in zip(before.similarity, after.similarity, strict=True):
         place = _place(old, before)
@@ -107,6 +109,25 @@ def _over(pictures: StepPictures, unit: str) -> Iterator[Figure]:
         f"vectors shorter, first where the table is rough.{_beside(before)}",
         (MapPair("", *maps),),
         Legend("norm", _short(scale.low), _short(scale.high), gradient(CIVIDIS)),
+    )
+
+
+_PLANES = ("height × width", "depth × width", "depth × height")
+
+
+def _slices(before: TablePictures, after: TablePictures) -> Figure:
+    """Draw the three planes through the middle of a volume."""
+    pairs = []
+    for plane, old, new in zip(_PLANES, before.slices, after.slices, strict=True):
+        text = f"similarity of the middle cell with the plane {plane} through it"
+        first, second = (_similarity(side, text) for side in (old, new))
+        pairs.append(MapPair(plane, first, second))
+    return Figure(
+        "Middle slices",
+        "Cosine between the vector of the cell in the middle of the volume and the vectors in the "
+        "three planes through it, the mean vector removed.",
+        tuple(pairs),
+        Legend("cosine", "−1", "1", gradient(VIRIDIS)),
     )
 
 

@@ -119,11 +119,16 @@ def _chosen(steps: Iterable[Step]) -> set[str]:
 
 def _drawn(reports: list[TableReport], tables: Tables) -> list[TableReport]:
     """Add pictures to measured tables, one table per group of similar ones."""
-    shown = {group.shown.step.name for group in grouped(reports) if group.shown.measures}
+    shown = {group.shown.step.name for group in grouped(reports) if _is_drawn(group.shown)}
     return [
         _with_pictures(report, tables) if report.step.name in shown else report
         for report in reports
     ]
+
+
+def _is_drawn(report: TableReport) -> bool:
+    """Return whether a table has maps: it was measured, and is no layer over patches."""
+    return bool(report.measures) and report.step.table.role is not Role.MIXING
 
 
 def _with_pictures(report: TableReport, tables: Tables) -> TableReport:

@@ -79,7 +79,7 @@ def resize_absolute(
     cells = _with_norms(widen(parts.grid)) if restore_norms else parts.grid
 
     def stored(grid: NDArray[np.float64]) -> NDArray[Any]:
-        resized = _resize_time(grid, *frames, resampling)
+        resized = resize_frames(grid, *frames, resampling)
         return round_once(_restored(resized) if restore_norms else resized, array.dtype)
 
     if device == "cpu":
@@ -121,9 +121,10 @@ def _by_rows(
     return whole
 
 
-def _resize_time(
+def resize_frames(
     grid: NDArray[np.float64], source: int, target: int, resampling: Resampling
 ) -> NDArray[np.float64]:
+    """Resample the frames or slices of a (copies · frames, h, w, d) film."""
     if source == target:
         return grid
     copies, *cell = grid.shape

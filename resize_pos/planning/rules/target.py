@@ -46,6 +46,11 @@ def _operation(
     plain = request.force_interpolate or (request.like is not None and not request.tile_window)
     if window is None or plain or target == table.grid:
         return Resample(request.resampling, request.restore_norms)
+    if request.restore_norms:
+        raise UsageError(
+            f"--restore-norms: {table.name} repeats with a window, and norms are restored only of "
+            "tables that are interpolated as a whole."
+        )
     for grid, flag in ((table.grid, "the file"), (target, "the target")):
         if grid.height % window.height or grid.width % window.width:
             raise GeometryError(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resize_pos.containers.base import Container
 from resize_pos.core.axes import Unfolded
-from resize_pos.core.conventions import Resampling
+from resize_pos.core.conventions import DEFAULT, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Resample, ResampleKernel, ScaleQueries, SetLength
 from resize_pos.core.tensors import TensorInfo, numpy_dtype
@@ -22,6 +22,7 @@ from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.measures.likeness import likeness
 from resize_pos.quality.measures.relative import measure_relative
 from resize_pos.quality.measures.sampling import in_range, spread
+from resize_pos.transforms.absolute import resize_frames
 from resize_pos.transforms.relative import mirrored
 
 _LARGE = 1 << 20  # numbers in a table of which not all channels are measured,
@@ -70,9 +71,10 @@ def measure_table(
     if isinstance(step.operation, ResampleKernel | SetLength | ScaleQueries):
         return Measured({})  # rows of these tables are not places in an image
     if step.frames != step.table.frames:
-        measured = Measured({})  # there is no source grid to compare a new frame with
-    else:
-        measured = measure_grid(source, target, resampling)
+        # A new frame has no source grid of its own; it is compared with the resampled film.
+        how = resampling or DEFAULT.resampling
+        source = resize_frames(source, step.table.frames, step.frames, how)
+    measured = measure_grid(source, target, resampling)
     values = dict(measured.values)
     if isinstance(step.operation, Resample) and step.operation.restore_norms:
         # These compare the result with plain interpolation, so they would measure the rescaling.
