@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from resize_pos.cli.app import main
+from resize_pos.containers.detect import open_container
 from resize_pos.containers.zip.headers import Header, closing
 from resize_pos.core.errors import ResizePosError
 from resize_pos.verify.images import _open
@@ -217,3 +218,28 @@ def test_an_array_of_zeros_that_is_not_packed_is_no_bomb() -> None:
     with pytest.raises(SystemExit) as end:
         main(["zeros.npz", *GRIDS])
     assert end.value.code == 0
+
+
+def test_as_many_axes_as_numpy_has_are_read() -> None:
+    shape = ", ".join(["1"] * 64)
+    npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape},), }}", bytes(4))
+    assert open_container(Path("a.npz")).tensors["pos_embed"].shape == (1,) * 64
+
+
+def test_a_record_array_is_left_alone_and_a_list_elsewhere_is_refused() -> None:
+    npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", bytes(4))
+    assert not open_container(Path("a.npz")).tensors
+    npy("{'descr': '<f4', 'fortran_order': False, 'shape': [1], }", bytes(4))
+    with pytest.raises(ResizePosError, match=r"its shape '\[1\]"):
+        open_container(Path("a.npz"))
+
+
+def test_a_wrong_length_is_stated_in_bytes() -> None:
+    entries = {
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "b": {"dtype": "F32", "shape": [3, 5], "data_offsets": [8, 64]},
+    }
+    header = json.dumps(entries).encode()
+    Path("a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+    with pytest.raises(ResizePosError, match=r"takes 60 bytes but data_offsets \[8, 64\] hold 56"):
+        open_container(Path("a.safetensors"))
