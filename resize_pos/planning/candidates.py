@@ -50,9 +50,10 @@ _OTHER = re.compile(
     r"|decoder_start|key|value|qkv|attn|mlp|ffn|conv|norm|ln|proj|fc|gate|mask"
 )
 _HINT = re.compile(
-    r"pos|pe\b|(?:height|width|rows?|col|cols|column|[hwxy]|vertical|horizontal|freq|time)_?emb",
+    r"pos|pe\b|(?:grid|loc|location|locations|spatial|coords?)_?(?:emb|enc|tab)|(?:height|width|rows?|col|cols|column|[hwxy]|vertical|horizontal|freq|time)_?emb",
     re.IGNORECASE,
 )
+_EMBEDS = re.compile(r"emb\w*|enc|encodings?|tables?|lookup")
 _LAYER = frozenset({"mlp", "proj", "fc", "ffn", "conv", "norm", "net"})
 _TEXT = frozenset({"text", "txt", "textual", "language", "lang", "caption", "tokenizer"})
 _WEIGHT = re.compile(
@@ -108,7 +109,8 @@ def sound_of(name: str) -> Sound:
     near = words_of(".".join(re.split(r"[./]", inner)[-2:]))
     if any(_OTHER.fullmatch(word) for word in last):
         return Sound.OTHER
-    wanted = _FIRM if lookup or _WEIGHT.search(name) else _POSITION
+    embeds = any(_EMBEDS.fullmatch(word) for word in last)
+    wanted = _FIRM if (lookup or _WEIGHT.search(name)) and not embeds else _POSITION
     if any(wanted.fullmatch(word) for word in last) or _glued(last, wanted):
         return Sound.POSITION
     if any(word in _LAYER for word in near):

@@ -97,6 +97,8 @@ NAMES = [
     "grid_embed",
     "encoder.positional_table",
     "pos_lookup.weight",
+    "grid_embed.weight",
+    "location_embedding.weight",
 ]
 
 
