@@ -1,0 +1,170 @@
+"""Every recipe is followed to the letter: its commands and its code are run in one folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from tests.docs.test_docs import shell
+from tests.support.folder_builders import save_hf
+from tests.support.onnx_models import export_square
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.M | re.S)
+SMALL = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1}
+
+
+def _weights(name: str, **options: Any) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    return dict(timm.create_model(name, **options).state_dict())
+
+
+def _tiny(folder: Path) -> None:
+    save_file(_weights("vit_tiny_patch16_224"), folder / "vit_tiny.safetensors")
+
+
+def _tutorial(folder: Path) -> None:
+    save_file(_weights("vit_tiny_patch16_224"), folder / "vit.safetensors")
+
+
+def _swin(folder: Path) -> None:
+    save_file(_weights("swin_tiny_patch4_window7_224"), folder / "swin.safetensors")
+
+
+def _hf_vit(folder: Path) -> None:
+    config = transformers.ViTConfig(**SMALL, intermediate_size=64)
+    processor = transformers.ViTImageProcessor(size={"height": 224, "width": 224})
+    save_hf(transformers.ViTModel(config), processor, folder / "vit-hf")
+
+
+def _bert(folder: Path) -> None:
+    config = transformers.BertConfig(**SMALL, intermediate_size=64, vocab_size=50)
+    transformers.BertModel(config).save_pretrained(folder / "bert")
+
+
+def _trocr(folder: Path) -> None:
+    encoder = transformers.ViTConfig(**SMALL, intermediate_size=64, image_size=384)
+    decoder = transformers.TrOCRConfig(
+        d_model=32, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=64, vocab_size=50
+    )
+    joined = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    processor = transformers.ViTImageProcessor(size={"height": 384, "width": 384})
+    save_hf(transformers.VisionEncoderDecoderModel(joined), processor, folder / "trocr")
+
+
+def _sam(folder: Path) -> None:
+    vision = {
+        **SMALL,
+        "num_hidden_layers": 2,
+        "global_attn_indexes": [1],
+        "output_channels": 32,
+        "mlp_dim": 64,
+    }
+    mask = {"hidden_size": 32, "mlp_dim": 64, "num_attention_heads": 4, "iou_head_hidden_dim": 32}
+    config = transformers.SamConfig(
+        vision_config=vision,
+        mask_decoder_config=mask,
+        prompt_encoder_config={"hidden_size": 32},
+    )
+    transformers.SamModel(config).save_pretrained(folder / "sam")
+
+
+def _dinov2(folder: Path) -> None:
+    save_file(_weights("vit_small_patch14_dinov2"), folder / "dinov2.safetensors")
+
+
+TEXT = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 100,
+}
+
+
+def _llava(folder: Path) -> None:
+    vision = {**SMALL, "intermediate_size": 64, "image_size": 336, "patch_size": 14}
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**vision),
+        text_config=transformers.LlamaConfig(**TEXT),
+        image_seq_length=(336 // 14) ** 2,
+        image_token_index=99,
+    )
+    transformers.LlavaForConditionalGeneration(config).save_pretrained(folder / "llava")
+
+
+def _gemma3(folder: Path) -> None:
+    vision = {**SMALL, "intermediate_size": 64, "image_size": 896, "patch_size": 14}
+    config = transformers.Gemma3Config(
+        vision_config=transformers.SiglipVisionConfig(**vision),
+        text_config=transformers.Gemma3TextConfig(**TEXT),
+        mm_tokens_per_image=256,
+    )
+    transformers.Gemma3ForConditionalGeneration(config).save_pretrained(folder / "gemma3")
+
+
+def _resume(folder: Path) -> None:
+    torch.manual_seed(0)
+    model = timm.create_model("vit_tiny_patch16_224")
+    optimizer = torch.optim.AdamW(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(saved, folder / "run.pth")
+
+
+def _onnx(folder: Path) -> None:
+    export_square(folder / "model.onnx")
+
+
+# Recipe → what makes the files that it talks about.
+RECIPES: dict[str, Callable[[Path], None]] = {
+    "recipes/timm.md": _tiny,
+    "recipes/transformers.md": _hf_vit,
+    "recipes/swin.md": _swin,
+    "recipes/bert-length.md": _bert,
+    "recipes/trocr.md": _trocr,
+    "recipes/sam.md": _sam,
+    "recipes/resume.md": _resume,
+    "recipes/dinov2.md": _dinov2,
+    "recipes/llava.md": _llava,
+    "recipes/gemma3.md": _gemma3,
+    "recipes/onnx.md": _onnx,
+    "tutorial.md": _tutorial,
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_does_what_it_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RECIPES[name](tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    blocks = BLOCK.findall(text)
+    assert {language for language, _ in blocks} == {"console", "python"}
+    for language, block in blocks:
+        if language == "python":
+            exec(compile(block, name, "exec"), names)
+            continue
+        for command in re.findall(r"^\$ (.*)", block, re.M):
+            done = shell(command, tmp_path)
+            assert done.returncode == 0, (command, done.stderr)
+    made = names.get("model")
+    if isinstance(made, torch.nn.Module):
+        assert all(bool(torch.isfinite(p).all()) for p in made.parameters())
+    if "result" in names:
+        assert np.isfinite(names["result"]).all()
