@@ -8,6 +8,11 @@ from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = (  # of a control group, versions 2 and 1: the limit, what is used of it, and details
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+)
+_CACHE = re.compile(r"^(?:in)?active_file (\d+)$", re.M)
 _ENTRY = re.compile(r"^(MemAvailable|SwapFree):\s+(\d+) kB", re.M)
 
 
@@ -42,9 +47,14 @@ def _of_process() -> int | None:
 
 
 def _of_container() -> int | None:
-    try:
-        limit = (_CGROUP / "memory.max").read_text(encoding="ascii").strip()
-        used = (_CGROUP / "memory.current").read_text(encoding="ascii")
-        return None if limit == "max" else max(0, int(limit) - int(used))
-    except (OSError, ValueError):
-        return None
+    """Return what the control group leaves; version 1 writes a huge number for "no limit"."""
+    for names in _LIMITS:
+        try:
+            limit, used, stat = ((_CGROUP / name).read_text(encoding="ascii") for name in names)
+            if limit.strip() == "max":
+                return None
+            cache = sum(map(int, _CACHE.findall(stat)))  # of files: given back when needed
+            return max(0, int(limit) - int(used) + cache)
+        except (OSError, ValueError):
+            continue
+    return None

@@ -57,10 +57,16 @@ def test_the_smallest_limit_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(memory, "_CGROUP", tmp_path)
     monkeypatch.setattr(memory, "_of_process", lambda: None)
     assert memory.available_memory() == 4000 * 1024
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("3000\n")
+    (tmp_path / "memory" / "memory.usage_in_bytes").write_text("1000\n")
+    (tmp_path / "memory" / "memory.stat").write_text("cache 9\n")
+    assert memory.available_memory() == 2000
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("500\n")
+    (tmp_path / "memory.stat").write_text("file 300\ninactive_file 150\nactive_file 50\n")
     assert memory.available_memory() == 4000 * 1024
     (tmp_path / "memory.max").write_text("1500\n")
-    assert memory.available_memory() == 1000
+    assert memory.available_memory() == 1200
     monkeypatch.setattr(memory, "_of_process", lambda: 600)
     assert memory.available_memory() == 600
