@@ -204,6 +204,11 @@ class Container:
         """Raise, before anything is written, if a change of these tensors would break the model."""
         del names
 
+    def rule_of(self, name: str) -> str | None:
+        """Return the rule that all values of a tensor follow, whatever its shape; None: no rule."""
+        self.info(name)
+        return None
+
     def at_size(self, change: GeometryChange) -> Container:
         """Return the same checkpoint, to be written for the new size; raise if it cannot be."""
         del change
@@ -343,6 +348,11 @@ class PartsContainer(Container):
         """Read one tensor in its stored dtype."""
         part, own = self.locate(self.info(name).name)
         return part.read(own)
+
+    def rule_of(self, name: str) -> str | None:
+        """Return the rule that all values of a tensor follow, whatever its shape."""
+        part, own = self.locate(self.info(name).name)
+        return part.rule_of(own)
 
     def peek(self, name: str, start: int, count: int) -> bytes:
         """Read `count` little-endian bytes of a tensor, from its byte `start` on."""

@@ -172,7 +172,8 @@ def compare_untouched(output: Container, source: Container, changed: set[str]) -
         if name in changed or name not in theirs:
             continue
         if (info.shape, info.dtype) != (theirs[name].shape, theirs[name].dtype):
-            retyped.append(name)
+            if not _same_rule(source, output, name):
+                retyped.append(name)
             continue
         count += 1
         total += info.nbytes
@@ -186,6 +187,12 @@ def compare_untouched(output: Container, source: Container, changed: set[str]) -
         tuple(name for name in theirs if name not in mine),
         tuple(retyped),
     )
+
+
+def _same_rule(source: Container, output: Container, name: str) -> bool:
+    """Return whether both tensors follow one rule at their own sizes, as a mask of ones does."""
+    rule = source.rule_of(name)
+    return rule is not None and rule == output.rule_of(name)
 
 
 def _same_bytes(source: Container, output: Container, name: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 from safetensors.numpy import save_file
 
-from resize_pos import inspect_checkpoint, resize_checkpoint
+from resize_pos import inspect_checkpoint, resize_checkpoint, verify_checkpoint
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.onnx.reshape import groups, new_sizes
 from resize_pos.core.errors import ContainerError, OutputError
@@ -217,6 +217,7 @@ def test_tensors_that_follow_a_rule_grow_with_the_table(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(output, providers=["CPUExecutionProvider"])
     (result,) = session.run(["out"], {"x": np.zeros((1, 3, *TO), np.float32)})
     assert result.shape == (1, 1, NEW_ROWS, CHANNELS)
+    assert verify_checkpoint(output, against=path, to=TO).verdict == "ok"
 
 
 REFUSED: dict[str, tuple[list[onnx.NodeProto], list[onnx.TensorProto], str]] = {

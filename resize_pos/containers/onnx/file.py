@@ -118,7 +118,7 @@ class OnnxFile(FileContainer):
         from resize_pos.containers.onnx.size_edits import size_edits
         from resize_pos.containers.onnx.size_moves import filled_shapes
 
-        filled = filled_shapes(self._graph, change, self._follows_rule)
+        filled = filled_shapes(self._graph, change, lambda name: self.rule_of(name) is not None)
         change = replace(change, shapes={**change.shapes, **filled})
         with _reading(self.source) as read:
             edits = size_edits(read, self.source.size, self._graph, change)
@@ -128,13 +128,15 @@ class OnnxFile(FileContainer):
         }
         return replace(self, tensors=tensors, _edits=edits, _filled=tuple(filled))
 
-    def _follows_rule(self, name: str) -> bool:
-        """Return whether a tensor holds one value everywhere, or the numbers 0, 1, 2 …"""
+    def rule_of(self, name: str) -> str | None:
+        """Return `one value` with its bytes, or `0, 1, 2 …`; None for trained tensors."""
         info = self.tensors.get(name)
         if info is None or not 0 < info.nbytes <= _LARGEST_MASK:
-            return False
+            return None
         data, width = self.peek(name, 0, info.nbytes), info.nbytes // info.elements
-        return data == data[:width] * info.elements or self._counts(name, data)
+        if data == data[:width] * info.elements:
+            return f"one value: {data[:width].hex()}"
+        return "0, 1, 2 …" if self._counts(name, data) else None
 
     def _counts(self, name: str, data: bytes) -> bool:
         info = self.tensors[name]
