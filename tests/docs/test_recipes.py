@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import open_clip
 import pytest
 import timm
 import torch
@@ -114,6 +116,19 @@ def _gemma3(folder: Path) -> None:
     transformers.Gemma3ForConditionalGeneration(config).save_pretrained(folder / "gemma3")
 
 
+def _open_clip(folder: Path) -> None:
+    vision = {"image_size": 224, "layers": 1, "width": 64, "patch_size": 16}
+    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
+    config = {"embed_dim": 32, "vision_cfg": vision, "text_cfg": text}
+    torch.manual_seed(0)
+    model = open_clip.CLIP(**config)
+    (folder / "clip").mkdir()
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    save_file(weights, folder / "clip" / "open_clip_model.safetensors")
+    document = {"model_cfg": config, "preprocess_cfg": {"size": [224, 224]}}
+    (folder / "clip" / "open_clip_config.json").write_text(json.dumps(document))
+
+
 def _resume(folder: Path) -> None:
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224")
@@ -138,6 +153,7 @@ RECIPES: dict[str, Callable[[Path], None]] = {
     "recipes/trocr.md": _trocr,
     "recipes/sam.md": _sam,
     "recipes/resume.md": _resume,
+    "recipes/open_clip.md": _open_clip,
     "recipes/dinov2.md": _dinov2,
     "recipes/llava.md": _llava,
     "recipes/gemma3.md": _gemma3,
