@@ -11,6 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
+from resize_pos.containers.io.remote_path import place
 from resize_pos.core.axes import Layout
 from resize_pos.core.devices import check_device
 from resize_pos.core.errors import ResizePosError, TableError
@@ -94,7 +95,7 @@ def inspect_checkpoint(
 
     With `health` or `pictures` the tables' values are read, and nothing else.
     """
-    return inspect(Path(path), Request.make(**options), health=health, pictures=pictures)
+    return inspect(place(path), Request.make(**options), health=health, pictures=pictures)
 
 
 @_public(*_OPTIONS, *JOB_OPTIONS)
@@ -119,7 +120,7 @@ def resize_checkpoint(
     }
     written = [Path(name) for name in reports]
     job = Job(
-        Path(path),
+        place(path),
         Request.make(to=to, **given),
         hash_output=True,
         draw=wants_pictures(written),
@@ -151,8 +152,8 @@ def verify_checkpoint(
     from resize_pos.run.verification import verify
 
     return verify(
-        Path(output),
-        None if against is None else Path(against),
+        place(output),
+        None if against is None else place(against),
         Request.make(to=to, **options),
         model=model,
         model_args=model_args,
@@ -167,7 +168,7 @@ def compare_checkpoints(
     """Put versions of the same tables side by side: files, or one source by every convention."""
     from resize_pos.run.comparison import compare
 
-    return compare(list(map(Path, paths)), Request.make(to=to, **options))
+    return compare(list(map(place, paths)), Request.make(to=to, **options))
 
 
 @overload

@@ -10,6 +10,7 @@ import click
 from resize_pos.cli.options import (
     DEBUG_OPTION,
     JSON_OPTION,
+    PLACE,
     REPORT_OPTION,
     SOURCE_OPTIONS,
     command_line,
@@ -19,7 +20,7 @@ from resize_pos.cli.terminal import say_json
 
 
 @click.command("compare")
-@click.argument("checkpoints", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("checkpoints", nargs=-1, required=True, type=PLACE)
 @click.option("--to", metavar="SIZE", help="Resize SOURCE to this size by every convention.")
 @click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
 @SOURCE_OPTIONS

@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, SOURCE_OPTIONS, for_request
+from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, PLACE, SOURCE_OPTIONS, for_request
 from resize_pos.cli.terminal import say_json
 from resize_pos.core.errors import UsageError
 from resize_pos.core.request import Request
 from resize_pos.families.tables import PositionTable
 from resize_pos.report.inspection import Inspection
-from resize_pos.report.json import health_document, table_document
+from resize_pos.report.json import health_document, table_document, traffic_document
 from resize_pos.run.inspection import inspect
 
 
 @click.command("inspect")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @SOURCE_OPTIONS
 @click.option(
     "--health", is_flag=True, help="Read the tables' values and judge them (needs numpy)."
@@ -70,6 +70,7 @@ def _document(inspection: Inspection) -> dict[str, Any]:
         "format": inspection.format,
         "tensors": len(inspection.tensors),
         "bytes": sum(info.nbytes for info in inspection.tensors.values()),
+        "traffic": traffic_document(inspection.traffic),
         "tables": [_table(table, inspection) for table in located.tables],
         "unsettled": [
             {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from resize_pos.containers.io.remote_path import place, redacted
 from resize_pos.core.devices import CPU, check_device
 from resize_pos.core.options import JOB_OPTIONS, Kind, Option, Section, request_options
 from resize_pos.core.request import Request
@@ -94,6 +95,16 @@ def _limits(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) 
     return tuple(Limit.parse(text) for text in texts)
 
 
+class _Place(click.Path):
+    """A path, or the URL of an object in a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        del param, ctx
+        return place(value)
+
+
+PLACE = _Place()
+
 DEBUG_OPTION = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."
 )
@@ -157,4 +168,4 @@ def command_line(ctx: click.Context) -> str | None:
         return None
     import shlex  # only a report needs it
 
-    return shlex.join(["resize-pos", *words])
+    return shlex.join(["resize-pos", *map(redacted, words)])

@@ -6,6 +6,7 @@ Readable without colour and at 80 columns; rich is not imported for any of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from resize_pos.cli.render_folder import show_configs
 from resize_pos.cli.terminal import Part, aligned, say, tell, width
@@ -25,6 +26,9 @@ from resize_pos.report.groups import (
 )
 from resize_pos.report.inspection import Inspection, TextLine, inspection_lines, left_alone_lines
 from resize_pos.report.report import Report, Status, TableReport
+
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
 
 _STATUS_WORDS = {
     Status.PLANNED: "would write",
@@ -70,10 +74,23 @@ def show_report(report: Report, *, verbose: bool) -> None:
         say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"), _at_most(report))
     if report.needs_force:
         say(("note: ", "yellow"), "it exists; pass --force to replace it, or another name with -o.")
+    show_traffic(report.traffic)
 
 
 def _at_most(report: Report) -> str:
     return "" if report.output_bytes is None else f" (at most {report.output_bytes:,} bytes)"
+
+
+def show_traffic(used: Traffic | None) -> None:
+    """Print how many requests were made, and how many bytes were moved."""
+    if used is None:
+        return
+    words = [f"{used.requests} requests", f"{human_size(used.received)} received"]
+    words += [f"{human_size(used.sent)} sent"] if used.sent else []
+    words += [f"{human_size(used.copied)} copied by the store itself"] if used.copied else []
+    tell(", ".join(words), lead=["traffic: "])
+    for note in used.notes:
+        tell(note, lead=["note: "])
 
 
 def _why_nothing(report: Report) -> str:
@@ -182,6 +199,7 @@ def show_inspection(inspection: Inspection, *, verbose: bool) -> None:
             from resize_pos.cli.show_map import show_pictures
 
             show_pictures(inspection.pictures[line.ends])
+    show_traffic(inspection.traffic)
 
 
 def _show_line(line: TextLine) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from resize_pos.cli.github import annotated
-from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, command_line, make_job
+from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, PLACE, command_line, make_job
 from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
@@ -17,7 +17,7 @@ from resize_pos.run.job import output_place, run
 
 
 @click.command("resize")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option(
     "-o",
     "--output",

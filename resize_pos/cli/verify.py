@@ -12,6 +12,7 @@ from resize_pos.cli.options import (
     DEBUG_OPTION,
     FORMAT_OPTION,
     JSON_OPTION,
+    PLACE,
     REPORT_OPTION,
     SOURCE_OPTIONS,
     STRICT_OPTION,
@@ -30,19 +31,17 @@ _ITSELF = Path()  # --config without a folder: the checkpoint's own
 
 
 @click.command("verify")
-@click.argument(
-    "checkpoints", metavar="CHECKPOINT", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@click.argument("checkpoints", metavar="CHECKPOINT", nargs=-1, required=True, type=PLACE)
 @click.option(
     "--against",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="SOURCE",
     help="The checkpoint that it was made from.",
 )
 @click.option("--size", metavar="SIZE", help="Only say whether it fits this image size.")
 @click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="[DIR]",
     is_flag=False,
     flag_value=_ITSELF,

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from resize_pos.containers.reformat import Conversion, Exported
 
 
+_READ_WHOLE = 1 << 20  # bytes: of a tensor in a store that is so small, all of it is read at once
+
+
 @dataclass(frozen=True, slots=True)
 class Copied:
     """How much a writer copied without changing it."""
@@ -306,7 +309,10 @@ class FileContainer(Container):
         if span is None:
             return Container.peek(self, name, start, count)
         begin, end = span
-        return self.source.read(begin + start, max(0, min(count, end - begin - start)))
+        count = max(0, min(count, end - begin - start))
+        if self.source.is_remote and end - begin <= _READ_WHOLE:
+            return self.source.read(begin, end - begin)[start : start + count]
+        return self.source.read(begin + start, count)
 
     def write_unchanged(self, stage: Path) -> Copied:
         """Copy the file as it is."""

@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
@@ -63,13 +64,23 @@ class Candidate:
     @classmethod
     def of(cls, path: Path) -> Candidate:
         """Read the start of a file; read errors are reported later, by the format that opens it."""
+        if isinstance(path, RemotePath):
+            return cls._of_remote(path)
         try:
             if stat.S_ISDIR(path.stat().st_mode):
                 return cls(path, True, b"")
-            with SourceFile.of(path).handle() as handle:
-                return cls(path, False, os.read(handle, _LOOKED_AT))
+            return cls(path, False, SourceFile.of(path).beginning(_LOOKED_AT))
         except (OSError, ValueError, ContainerError):
             return cls(path, False, b"")
+
+    @classmethod
+    def _of_remote(cls, path: RemotePath) -> Candidate:
+        """Read the start of an object; if there is none, see whether the URL is a folder."""
+        from resize_pos.containers.remote.tree import folder_exists, may_be_file
+
+        if may_be_file(path):
+            return cls(path, False, SourceFile.of(path).beginning(_LOOKED_AT))
+        return cls(path, folder_exists(path), b"")
 
     @property
     def is_zip(self) -> bool:
@@ -80,6 +91,8 @@ class Candidate:
 def _is_distributed(found: Candidate) -> bool:
     if not found.is_folder:
         return False
+    if isinstance(found.path, RemotePath):
+        return is_distributed(entry.name for entry in found.path.iterdir())
     with contextlib.suppress(OSError), os.scandir(found.path) as entries:
         return is_distributed(entry.name for entry in entries if entry.is_file())
     return False

@@ -28,6 +28,7 @@ from resize_pos.containers.io.link_or_copy import (
     require_inside,
     require_no_pointer,
 )
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile, unreadable
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.core.errors import ContainerError
@@ -215,6 +216,8 @@ def write_others(
 
 def _scan(folder: Path) -> tuple[dict[str, SourceFile], tuple[LeftOut, ...]]:
     """Return every file by its path in the folder, and the files that would be out of date."""
+    if isinstance(folder, RemotePath):
+        return _scan_remote(folder)
     files: dict[str, SourceFile] = {}
     left_out: list[LeftOut] = []
     for parent, folders, names in os.walk(folder, onerror=_unreadable):
@@ -236,8 +239,32 @@ def _scan(folder: Path) -> tuple[dict[str, SourceFile], tuple[LeftOut, ...]]:
             if not path.is_file():  # a pipe or a device: opening it could block
                 raise ContainerError(f"{folder.name}/{inside}: is neither a file nor a folder.")
             files[inside] = SourceFile.of(path)
-            left_out += [LeftOut(inside, why) for what, why in _STALE if what.fullmatch(name)][:1]
+            left_out += _stale(inside, name)
     return files, tuple(left_out)
+
+
+def _scan_remote(folder: RemotePath) -> tuple[dict[str, SourceFile], tuple[LeftOut, ...]]:
+    """List every object below a URL, as `_scan` lists the files of a folder."""
+    from resize_pos.containers.remote.tree import walked
+
+    files: dict[str, SourceFile] = {}
+    left_out: dict[LeftOut, None] = {}
+    for inside, file in walked(folder).items():
+        parts = inside.split("/")
+        skipped = next((n for n, part in enumerate(parts[:-1]) if part in _SKIPPED_FOLDERS), None)
+        if skipped is not None:
+            where = "/".join(parts[: skipped + 1])
+            left_out[LeftOut(f"{where}/", _SKIPPED_FOLDERS[parts[skipped]])] = None
+        elif ".." in parts:
+            raise ContainerError(f"{folder}: {inside!r} leads out of the folder.")
+        else:
+            files[inside] = file
+            left_out.update(dict.fromkeys(_stale(inside, parts[-1])))
+    return files, tuple(left_out)
+
+
+def _stale(inside: str, name: str) -> list[LeftOut]:
+    return [LeftOut(inside, why) for what, why in _STALE if what.fullmatch(name)][:1]
 
 
 def _unreadable(error: OSError) -> None:

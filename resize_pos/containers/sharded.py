@@ -15,6 +15,7 @@ from resize_pos.containers.io.link_or_copy import (
     require_inside,
     require_no_pointer,
 )
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
@@ -179,6 +180,8 @@ def _read_index(index: SourceFile) -> tuple[str, dict[str, str]]:
 
 def _require_no_stray(path: Path, names: Iterable[str]) -> None:
     """Refuse a shard of the same series that the index does not list."""
+    if isinstance(path, RemotePath) and path.scheme in ("http", "https"):
+        return  # a web server does not list its files
     known = set(names)
     series = {
         (m["stem"], m["variant"], Path(n).suffix) for n in known if (m := _SHARD.fullmatch(n))

@@ -8,6 +8,7 @@ from pathlib import Path
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import WEIGHT_SUFFIXES, is_index, open_container
 from resize_pos.containers.hub import fetch, hub_name, parse_hub
+from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
 
@@ -23,12 +24,19 @@ class Source:
 
 def resolve_source(given: Path) -> Source:
     """Find a checkpoint; download it if it is on the hub. Its output goes to the current folder."""
+    given = place(given)
+    if isinstance(given, RemotePath):
+        from resize_pos.containers.remote.tree import forget
+
+        forget(given)  # see the store as it is now
     model = parse_hub(given)
     if model is not None:
         return Source(fetch(model), str(model), Path(model.name))
     _require_hub_address(given)
     if is_index(given.name):  # an index means the folder that contains its shards
         return Source(given, given.name, given.absolute().parent)
+    if isinstance(given, RemotePath) and given.scheme in ("http", "https"):
+        return Source(given, given.name, Path(given.name))  # nothing is written to a web server
     names = given if given.name not in ("", "..") else given.resolve()
     return Source(given, names.name, names)
 
@@ -60,14 +68,17 @@ def require_other_place(source: Path, output: Path, *, folder: bool) -> None:
             f"{output}: is the name of a file, but the output is a folder.",
             hint="name a folder with -o, or convert the weight file alone.",
         )
+    if isinstance(source, RemotePath) != isinstance(output, RemotePath):
+        return
     real, target = source.resolve(), output.resolve()
-    same = target == real or (output.exists() and output.samefile(source))
+    remote = isinstance(output, RemotePath)
+    same = target == real or (not remote and output.exists() and output.samefile(source))
     if same:
         raise OutputError(
             f"{output}: the target is the source, which is never modified.",
             hint="pass another path with -o.",
         )
-    if real.is_dir() and target.is_relative_to(real):
+    if target.is_relative_to(real) and real.is_dir():
         raise OutputError(
             f"{output}: the target is inside the source, which is never modified.",
             hint="pass a path outside of it with -o.",

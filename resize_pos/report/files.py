@@ -8,6 +8,7 @@ from pathlib import Path
 
 from resize_pos.configs.keys import CONFIG_FILES
 from resize_pos.containers.io.atomic_output import output_error, staged
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.stage_names import stage_path
 from resize_pos.core.errors import OutputError, UsageError
 from resize_pos.report.json import report_json
@@ -103,6 +104,8 @@ def _is_report(path: Path) -> bool:
 
 def _belongs_to(path: Path, source: Path) -> bool:
     """Return whether a file is a source, is inside one, or is a config beside one."""
+    if isinstance(source, RemotePath):
+        return False
     if not source.exists():  # it is on the hub, or another check reports it as missing
         return False
     real, target = source.resolve(), path.resolve()

@@ -14,6 +14,7 @@ from resize_pos.families.tables import LeftAlone, Located, PositionTable
 from resize_pos.report.groups import and_alike, extent_words, group_key, kept_rows
 
 if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
     from resize_pos.quality.pictures import TablePictures
     from resize_pos.quality.table_health import Health
 
@@ -28,6 +29,7 @@ class Inspection:
     located: Located
     health: Mapping[str, Health] = field(default_factory=dict)  # by table; only when asked for
     pictures: Mapping[str, TablePictures] = field(default_factory=dict)  # likewise; one of alike
+    traffic: Traffic | None = None  # requests and bytes, if it is in a store
 
     def __str__(self) -> str:
         return "\n".join(line.plain for line in inspection_lines(self))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
 from resize_pos.containers.reformat import Conversion
@@ -27,6 +27,9 @@ from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.table_health import Health
 from resize_pos.quality.verdict import LABEL, Check
 from resize_pos.report.report import Report, TableReport
+
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
 
 SCHEMA = "resize-pos/report/1"
 
@@ -56,6 +59,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "left_out": [{"name": entry.name, "reason": entry.reason} for entry in report.left_out],
         "conversion": _conversion(report.conversion),
         "notes": [{"text": note.text, "warning": note.warning} for note in report.notes],
+        "traffic": traffic_document(report.traffic),
         "config_edits": [
             {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
             for edit in report.plan.config_edits
@@ -102,6 +106,19 @@ def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:
         "dropped": list(conversion.dropped),
         "aliases": dict(conversion.aliases),
         "wrapper": conversion.wrapper,
+    }
+
+
+def traffic_document(used: Traffic | None) -> dict[str, Any] | None:
+    """Return the requests and bytes of a run as plain data; None if no store was used."""
+    if used is None:
+        return None
+    return {
+        "requests": used.requests,
+        "received": used.received,
+        "sent": used.sent,
+        "copied_by_the_store": used.copied,
+        "notes": list(used.notes),
     }
 
 

@@ -28,6 +28,7 @@ from resize_pos.report.fine_tuning import (
 
 if TYPE_CHECKING:
     from resize_pos.containers.base import LeftOut
+    from resize_pos.containers.remote.traffic import Traffic
     from resize_pos.quality.pictures import StepPictures
 
 
@@ -77,6 +78,7 @@ class Report:
     left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
     conversion: Conversion | None = None  # set: the output is of another file format
+    traffic: Traffic | None = None  # requests and bytes, if a store was used
     output_bytes: int | None = None  # of a plan: what the output takes at most
     needs_force: bool = False  # of a plan: the target exists, and only --force would replace it
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import open_container
+from resize_pos.containers.metering import Meter
 from resize_pos.containers.sources import resolve_source
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES
@@ -24,6 +25,7 @@ def inspect(
     path: Path, request: Request, *, health: bool = False, pictures: bool = False
 ) -> Inspection:
     """Find the position tables of a checkpoint. Values are read only for health and pictures."""
+    metered = Meter.of(path)
     source = resolve_source(path)
     container = open_container(source.path)
     located = locate_in(container, request)
@@ -36,7 +38,9 @@ def inspect(
                 found[table.name] = examine(table, container.read(table.name))
     drawn = _draw(container, located) if pictures else {}
     shown = container.path if source.path == path else path
-    return Inspection(shown, container.format, container.tensors, located, found, drawn)
+    return Inspection(
+        shown, container.format, container.tensors, located, found, drawn, metered.used()
+    )
 
 
 def _draw(container: Container, located: Located) -> dict[str, TablePictures]:

@@ -22,6 +22,8 @@ from resize_pos.containers.io.atomic_output import (
     require_writable,
     staged,
 )
+from resize_pos.containers.io.remote_path import RemotePath, place
+from resize_pos.containers.metering import Meter
 from resize_pos.containers.reformat import converted
 from resize_pos.containers.sources import Source, require_other_place, resolve_source
 from resize_pos.core.background import Beside, Promise
@@ -96,6 +98,8 @@ def output_place(given: str | os.PathLike[str] | None) -> OutputPlace:
 def run(job: Job) -> Report:
     """Run a job, or only plan it. The target is written atomically."""
     started = time.perf_counter()
+    job = replace(job, source=place(job.source), output=job.output and place(job.output))
+    metered = Meter.of(job.source, job.output)
     source = resolve_source(job.source)
     opened = open_container(source.path)
     if not opened.tensors:
@@ -135,7 +139,7 @@ def run(job: Job) -> Report:
 
         require_sound_values(plan, lambda name: _bytes_of(container, name), container.path.name)
     report = Report(
-        Path(job.source),
+        job.source,
         output,
         Status.CONVERTED if only_converts else Status.UNCHANGED,
         plan,
@@ -182,7 +186,7 @@ def run(job: Job) -> Report:
         _make_folder(output, job)
         done = _copy_whole(container.with_configs({}, link=job.link), output, job)
         report = replace(report, copied=done.copied, sha256=done.sha256)
-    return replace(report, seconds=time.perf_counter() - started)
+    return replace(report, seconds=time.perf_counter() - started, traffic=metered.used())
 
 
 def _geometry_change(plan: Plan) -> GeometryChange:
@@ -311,7 +315,8 @@ def _copy_whole(container: Container, output: Path, job: Job) -> _Written:
 
 
 def _hash_if_asked(stage: Path, job: Job) -> str | None:
-    return _sha256(stage) if job.hash_output else None
+    # To hash an output in a store, all of its bytes would have to be downloaded.
+    return _sha256(stage) if job.hash_output and not isinstance(stage, RemotePath) else None
 
 
 def _sha256(path: Path) -> str:

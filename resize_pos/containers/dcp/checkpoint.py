@@ -18,6 +18,7 @@ from resize_pos.containers.arrays import require_dtype
 from resize_pos.containers.base import Container, Copied
 from resize_pos.containers.dcp.metadata import METADATA, Metadata, Piece, require_fitting
 from resize_pos.containers.io.link_or_copy import link_or_copy, require_inside
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.containers.model_folder import write_others
@@ -52,6 +53,11 @@ class DistributedCheckpoint(Container):
     @classmethod
     def open(cls, path: Path) -> DistributedCheckpoint:
         """Read and check the metadata; no tensor is read."""
+        if isinstance(path, RemotePath):
+            raise ContainerError(
+                f"{path}: distributed checkpoints are read from a disk, not from a store.",
+                "Download the folder and convert the copy.",
+            )
         files = _scan(path)  # before the metadata is read, so that a later change is detected
         try:
             metadata = Metadata.read(path)

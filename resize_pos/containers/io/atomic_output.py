@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resize_pos.containers.detect import DISTRIBUTED_PIECE, WEIGHT_SUFFIXES
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.stage_names import OLD_SUFFIX, remove_stage, stage_path, sweep
 from resize_pos.core.errors import OutputError
 from resize_pos.core.printable import human_size
@@ -36,6 +37,8 @@ def output_error(path: Path, error: OSError) -> OutputError:
 
 def require_writable(folder: Path) -> None:
     """Refuse a folder that is missing, is not a folder, or is not writable."""
+    if isinstance(folder, RemotePath):  # the store says so when it is written to
+        return
     try:
         mode = folder.stat().st_mode
     except FileNotFoundError:
@@ -57,6 +60,10 @@ def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
 
     A file never replaces a folder, nor a folder a file; a device is refused in any case.
     """
+    if isinstance(target, RemotePath):
+        from resize_pos.containers.remote.outputs import require_free
+
+        return require_free(target, force=force, folder=folder) is not None
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
@@ -82,6 +89,8 @@ def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
 
 def require_space(folder: Path, needed_bytes: int) -> None:
     """Raise if the disk does not have enough free space."""
+    if isinstance(folder, RemotePath):  # stores have no limit that we could ask for
+        return
     import shutil  # imports three compression libraries, which a dry run does not need
 
     try:
@@ -107,6 +116,13 @@ def staged(
     new bytes are synced to the disk. Only a folder replaces a folder; a device is never replaced.
     A new target is synced before the rename only with `durable`.
     """
+    if isinstance(target, RemotePath):
+        from resize_pos.containers.remote.outputs import staged_remote
+
+        with staged_remote(target, force=force, folder=folder) as upload:
+            yield upload
+        _placed.append(target)
+        return
     require_writable(target.parent)
     sweep(target.parent)
     require_absent(target, force=force, folder=folder)

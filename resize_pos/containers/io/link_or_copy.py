@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, write_spliced
 from resize_pos.core.errors import ContainerError
@@ -22,7 +23,8 @@ def link_or_copy(source: SourceFile, target: Path, *, link: bool) -> bool:
     A copy shares its blocks with the source if the file system supports it (XFS, btrfs). A file
     behind a symbolic link is always copied: it is in the hub's cache, which other programs use.
     """
-    if link and source.size >= LINK_FROM and not source.path.is_symlink():
+    local = not source.is_remote and not isinstance(target, RemotePath)
+    if link and local and source.size >= LINK_FROM and not source.path.is_symlink():
         source.require_unchanged()
         try:
             os.link(source.path, target)
@@ -67,9 +69,7 @@ def require_inside(folder: Path, relative: str) -> Path:
 
 def require_no_pointer(path: Path) -> None:
     """Refuse weights that git-LFS has not fetched."""
-    with SourceFile.of(path).handle() as handle:
-        start = os.read(handle, len(LFS_POINTER))
-    if start == LFS_POINTER:
+    if SourceFile.of(path).beginning(len(LFS_POINTER)) == LFS_POINTER:
         raise ContainerError(
             f"{path.name}: this is a git-LFS pointer, not the weights.",
             "Fetch the weights with `git lfs pull`.",

@@ -1,7 +1,8 @@
 """The files that a checkpoint is read from.
 
-Every format reads through `SourceFile`, and every copy is made from one. This is the only place
-that opens a source, and the only place that checks that it did not change meanwhile.
+Every format reads through `SourceFile`, and every copy is made from one: size, identity, and bytes
+from an offset on. This is the only place that opens a local source, and the only place that checks
+that it did not change meanwhile. `containers/remote/` has the same for objects in a store.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
 TRUNCATED = "The file looks truncated; download or copy it again."
+
+_BLOCK = 1 << 20
 
 # Non-blocking: the run must not hang if the file was replaced by a pipe after the first check.
 _FLAGS = (
@@ -34,11 +38,17 @@ class SourceFile:
 
     path: Path
     size: int
-    identity: tuple[int, int, int]  # inode, time of the last change in nanoseconds, size
+    identity: tuple[int | str, ...]  # inode, time of the last change in nanoseconds, size
+
+    is_remote = False  # whether every read is a request to a store
 
     @classmethod
     def of(cls, path: Path) -> SourceFile:
         """Record the identity of a file without opening it; refuse anything but a regular file."""
+        if isinstance(path, RemotePath):
+            from resize_pos.containers.remote.tree import open_file
+
+            return open_file(path)
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -84,11 +94,21 @@ class SourceFile:
         except ContainerError as fact:
             raise ContainerError(f"{self.path.name}: {fact.message}", fact.hint) from None
 
+    def beginning(self, length: int) -> bytes:
+        """Read at most so many bytes from the start of the file."""
+        with self.handle() as descriptor:
+            return os.read(descriptor, length)
+
     def read(self, offset: int, length: int) -> bytes:
         """Read a range of bytes; a file that ends too early is an error."""
         data = bytearray(length)
         self.read_into(offset, memoryview(data))
         return bytes(data)
+
+    def blocks(self, offset: int, length: int) -> Iterator[bytes]:
+        """Read a long range block by block."""
+        for begin in range(offset, offset + length, _BLOCK):
+            yield self.read(begin, min(_BLOCK, offset + length - begin))
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset` on; a file that ends too early is an error."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resize_pos.containers.io.atomic_output import output_error
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
@@ -25,6 +26,7 @@ PAGE = 4096
 STRIDE = 1 << 16
 _WORTH_A_STRIDE = 256 * STRIDE  # below this, padding to a stride costs more than it saves
 
+_NEW_FILE = 0o666  # permission bits of a file that was in a store, before the user's mask
 _BLOCK = 1 << 20  # buffer of the fallback copy; memory does not grow with the checkpoint
 _CHUNK = 1 << 28  # one call into the kernel, short enough to be interrupted
 # The most that one call copies, and what cp asks for. After such a call, pieces begin one page
@@ -84,11 +86,18 @@ def write_spliced(source: SourceFile, stage: Path, segments: Iterable[Segment]) 
     or during the copy is an error. A partial file is left on failure: `atomic_output.staged`
     removes it.
     """
+    if isinstance(stage, RemotePath):
+        from resize_pos.containers.remote.outputs import write_remote
+
+        return write_remote(source, stage, _coalesced(segments))
     try:
+        if source.is_remote:
+            with _created(stage, _NEW_FILE & ~_umask()) as stage_handle:
+                return _Splicer(source, None, stage_handle).run(segments)
         with source.handle() as source_handle:
             mode = stat.S_IMODE(os.fstat(source_handle).st_mode) & 0o777
             with _created(stage, mode) as stage_handle:
-                return _Splicer(source.path, source_handle, stage_handle).run(segments)
+                return _Splicer(source, source_handle, stage_handle).run(segments)
     except OSError as error:  # errors of the source were already converted
         raise output_error(stage, error) from error
 
@@ -96,15 +105,18 @@ def write_spliced(source: SourceFile, stage: Path, segments: Iterable[Segment]) 
 class _Splicer:
     """One run: two open files, and the copy methods that have not failed yet."""
 
-    def __init__(self, source: Path, source_handle: int, stage_handle: int) -> None:
-        self._path = source
-        self._source = source_handle
+    def __init__(self, source: SourceFile, source_handle: int | None, stage_handle: int) -> None:
+        self._file = source
+        self._path = source.path
+        self._source = -1 if source_handle is None else source_handle
         self._stage = stage_handle
         self._written = 0
         self._chunk = _CHUNK
         self._later: list[tuple[int, LaterBytes]] = []  # with their offsets
         self._awaited: dict[Callable[[], bool], LaterBytes] = {}  # one per computation
         self._movers = [*_kernel_movers(), self._move_buffered]
+        if source_handle is None:
+            self._movers = [self._move_received]
 
     def run(self, segments: Iterable[Segment]) -> int:
         for segment in _coalesced(segments):
@@ -178,6 +190,12 @@ class _Splicer:
         _write_all(stage, memoryview(block))
         return len(block)
 
+    def _move_received(self, source: int, stage: int, offset: int, count: int) -> int:
+        del source
+        for block in self._file.blocks(offset, count):
+            _write_all(stage, memoryview(block))
+        return count
+
     def _write(self, data: memoryview) -> None:
         if data.nbytes:  # an empty view cannot be cast
             _write_all(self._stage, data.cast("B"))
@@ -213,6 +231,12 @@ def _coalesced(segments: Iterable[Segment]) -> Iterator[Segment]:
             yield segment
     if pending is not None:
         yield pending
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @contextlib.contextmanager

@@ -38,12 +38,25 @@ _swept: dict[str, float] = {}
 
 def stage_path(target: Path, suffix: str = PART_SUFFIX) -> Path:
     """Return a fresh hidden name beside `target` that identifies this process as its writer."""
-    process = os.getpid()
-    writer = f"{_place()}-{process:x}-{_started(process) or 0:x}"
+    writer = this_writer()
     while True:
         stage = target.with_name(f"{_beginning(target)}{writer}-{os.urandom(4).hex()}{suffix}")
         if not os.path.lexists(stage):
             return stage
+
+
+def this_writer() -> str:
+    """Return a word that identifies this process: the machine and its boot, pid, start time."""
+    process = os.getpid()
+    return f"{_place()}-{process:x}-{_started(process) or 0:x}"
+
+
+def writer_lives(writer: str) -> bool:
+    """Return whether the process that `this_writer` identified may still run."""
+    place, process, start = writer.split("-")
+    if place != _place() or os.name != "posix":
+        return True  # on another machine, or before a reboot: we cannot ask
+    return _lives(int(process, 16), int(start, 16))
 
 
 def staged_bytes(target: Path) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.arrays import read_array, require_dtype, stored_bytes
 from resize_pos.containers.base import Copied, FileContainer, Promised
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import (
     CopyRange,
@@ -89,13 +91,29 @@ class SafetensorsFile(FileContainer):
         from safetensors import SafetensorError, safe_open
 
         try:
-            with safe_open(self.path, framework="np"):
+            with self._header_on_disk() as path, safe_open(path, framework="np"):
                 pass
         except (SafetensorError, OSError) as error:
             raise OutputError(
                 f"{self.path.name}: the safetensors library refuses the file: {error}; "
                 "nothing was kept.",
             ) from error
+
+    @contextlib.contextmanager
+    def _header_on_disk(self) -> Iterator[Path]:
+        """Yield a local file with this header; for an object in a store, one without its data."""
+        if not isinstance(self.path, RemotePath):
+            yield self.path
+            return
+        import tempfile
+
+        start = min((begin for begin, _ in self._spans.values()), default=self.source.size)
+        with tempfile.TemporaryDirectory(prefix="resize-pos-") as folder:
+            path = Path(folder, self.path.name)
+            with path.open("wb") as file:
+                file.write(self.source.read(0, start))
+                file.truncate(self.source.size)  # the data is a hole that takes no space
+            yield path
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Return an upper bound of the file size if these tensors get these shapes."""

@@ -44,7 +44,7 @@ class Archive:
         """Read the directory."""
         source = SourceFile.of(path)
         with source.open() as file:
-            records = read_directory(file, source.size)
+            records = read_directory(file, source.size, few_reads=source.is_remote)
             pickles = [r.name for r in records if r.name.split("/")[1:] == ["data.pkl"]]
             if len(pickles) != 1:
                 if not pickles:
@@ -69,6 +69,14 @@ class Archive:
         """Read a small record."""
         with self.source.open() as file:
             return read_record(file, self.records[name], limit)
+
+    def require_header(self, record: Record) -> None:
+        """Refuse a record whose header is not the one that was expected."""
+        if self.source.read(record.start, len(record.local)) != record.local:
+            raise ContainerError(
+                f"{self.source.path.name}: the record {record.name!r} was not written by torch.",
+                "Download the file and convert the copy.",
+            )
 
     def require_little_endian(self) -> None:
         """Refuse a file that was written on a big-endian machine."""

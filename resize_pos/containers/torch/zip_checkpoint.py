@@ -127,6 +127,9 @@ class TorchZip(TorchContainer):
         if note:  # padding the note keeps most data at its old offset within a page
             slack = -layout.shift % congruence(self.source.size)
             layout = lay_out(self._planned(edited, note, slack), alignment)
+        if self.source.is_remote:
+            for record in layout.moved:
+                self.archive.require_header(record)
         # The check of the output needs the parsed new pickle: parse it during the copy.
         with Beside(partial(parsed_pickle, SizedPickle(edited.pickle, layout.size))):
             write_spliced(self.source, stage, layout.segments)

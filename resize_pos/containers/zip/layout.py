@@ -78,6 +78,7 @@ class ZipLayout:
     segments: list[Segment]
     size: int
     shift: int
+    moved: list[Record]  # kept records that get a new header, made from their old one
 
 
 def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayout:
@@ -88,6 +89,7 @@ def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayo
     """
     segments: list[Segment] = []
     central: list[tuple[ZipMember, int]] = []
+    moved_records: list[Record] = []
     position, longest, shift = 0, 0, 0
     for plan in planned:
         if isinstance(plan, Kept):
@@ -98,6 +100,7 @@ def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayo
                 segments[-2:] = [CopyRange(record.start, record.end - record.start)]
             else:
                 moved = position + len(header) - record.data
+                moved_records.append(record)
             if record.stored > longest:
                 longest, shift = record.stored, moved
             central.append((plan, position))
@@ -116,7 +119,7 @@ def lay_out(planned: Sequence[ZipMember], alignment: int = ALIGNMENT) -> ZipLayo
     last = next((c for c in awaited if isinstance(c, LaterBytes)), NewBytes(b""))
     directory = partial(_directory, central, end)
     segments.append(_after(last, size, directory))
-    return ZipLayout(segments, position + size, shift)
+    return ZipLayout(segments, position + size, shift, moved_records)
 
 
 def _after(content: Segment, length: int, make: Callable[[], bytes]) -> Segment:

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from resize_pos.containers.zip.headers import (
     CENTRAL,
     CENTRAL_MARK,
+    DESCRIPTOR,
     ENCRYPTED,
     END,
     END64,
@@ -25,6 +26,8 @@ from resize_pos.containers.zip.headers import (
     STORED,
     UTF8,
     ZIP64,
+    Header,
+    extra_field,
     extra_fields,
 )
 from resize_pos.core.errors import ContainerError
@@ -35,6 +38,8 @@ ALIGNMENT = 64
 _LARGEST_DIRECTORY = 1 << 28
 _LONGEST_COMMENT = 1 << 16
 PADDING = 0x4246  # "FB": the extra field in which torch keeps its padding
+
+_DESCRIPTOR = 16  # bytes after the data of a record: mark, checksum and two sizes
 
 DAMAGED = "The file is damaged or truncated; download or copy it again."
 
@@ -56,8 +61,12 @@ class Record:
     local: bytes  # the local header, with name and extra fields
 
 
-def read_directory(file: BinaryIO, size: int) -> tuple[Record, ...]:
-    """Read and check every entry; return the records in file order."""
+def read_directory(file: BinaryIO, size: int, *, few_reads: bool = False) -> tuple[Record, ...]:
+    """Read and check every entry; return the records in file order.
+
+    With `few_reads`, the local header of a record is not read if its length follows from the
+    directory and is the length that torch gives it. See `expected_local`.
+    """
     count, offset, length = _find_directory(file, size)
     file.seek(offset)
     directory = file.read(length)
@@ -69,7 +78,11 @@ def read_directory(file: BinaryIO, size: int) -> tuple[Record, ...]:
             raise ContainerError(f"the archive has the record {entry.name!r} twice.")
         names.add(entry.name)
         end = entries[index + 1].start if index + 1 < len(entries) else offset
-        records.append(_with_local(file, entry, end))
+        expected = expected_local(entry, end) if few_reads else None
+        if expected is not None:
+            records.append(_record(entry, end, expected))
+        else:
+            records.append(_with_local(file, entry, end))
     return tuple(records)
 
 
@@ -202,6 +215,10 @@ def _with_local(file: BinaryIO, entry: _DirectoryEntry, end: int) -> Record:
     own = entry.raw[CENTRAL.size : CENTRAL.size + name_length]
     if variable[:name_length] != own or fields[3] != entry.method:
         raise ContainerError(f"the record {entry.name!r} is not what the directory says.", DAMAGED)
+    return _record(entry, end, fixed + variable)
+
+
+def _record(entry: _DirectoryEntry, end: int, local: bytes) -> Record:
     if entry.method == STORED and entry.stored != entry.size:
         raise ContainerError(f"the record {entry.name!r} states two sizes.", DAMAGED)
     return Record(
@@ -212,8 +229,29 @@ def _with_local(file: BinaryIO, entry: _DirectoryEntry, end: int) -> Record:
         entry.stored,
         entry.size,
         entry.start,
-        data,
+        entry.start + len(local),
         end,
         entry.raw,
-        fixed + variable,
+        local,
     )
+
+
+def expected_local(entry: _DirectoryEntry, end: int) -> bytes | None:
+    """Return the local header that torch writes for an entry; None: this one must be read.
+
+    The header, the data and the descriptor after it fill the space up to the next record. So the
+    length of the header is known, and it is compared with the padding that torch uses. Reading
+    each header of a file in a store would take a request for each tensor.
+    """
+    fields = CENTRAL.unpack_from(entry.raw)
+    name = entry.raw[CENTRAL.size : CENTRAL.size + fields[10]]
+    described = bool(entry.flags & DESCRIPTOR)
+    if entry.start >= LIMIT32 or entry.stored >= LIMIT32 or entry.method != STORED:
+        return None
+    crc, stored, size = (0, 0, 0) if described else (entry.crc, entry.stored, entry.size)
+    version, time, date = fields[2], fields[5], fields[6]
+    header = Header(name, version, entry.flags, entry.method, time, date, crc, stored, size)
+    unpadded = entry.start + LOCAL.size + len(name) + 4
+    local = header.local(extra_field(PADDING, b"Z" * (-unpadded % ALIGNMENT)))
+    length = len(local) + entry.stored + (_DESCRIPTOR if described else 0)
+    return local if entry.start + length == end else None

@@ -1,0 +1,237 @@
+"""Objects in S3, and in stores that speak its protocol, through boto3."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.containers.remote.store import (
+    TRIES,
+    Listing,
+    ObjectInfo,
+    Store,
+    TryAgain,
+    changed,
+    needs,
+)
+from resize_pos.containers.remote.traffic import count
+from resize_pos.core.errors import ContainerError
+
+if TYPE_CHECKING:
+    from resize_pos.containers.io.remote_path import RemotePath
+
+CONNECTIONS = 8
+_BLOCK = 1 << 20
+
+_MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
+_CHANGED = frozenset({"412", "PreconditionFailed", "304"})
+_NO_RANGE = frozenset({"416", "InvalidRange"})
+_DENIED = frozenset({"401", "403", "AccessDenied", "Forbidden", "InvalidAccessKeyId"})
+
+_CREDENTIALS = (
+    "Credentials come from the AWS SDK: AWS_ACCESS_KEY_ID, AWS_PROFILE, ~/.aws or a role; another "
+    "server is named by AWS_ENDPOINT_URL."
+)
+
+
+class S3Store(Store):
+    """S3: conditional reads by ETag."""
+
+    def __init__(self, scheme: str) -> None:
+        del scheme
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    def client(self, path: RemotePath) -> Any:
+        """Return the client; the first call imports boto3."""
+        with self._lock:
+            if self._client is None:
+                self._client = _connect(path)
+            return self._client
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def info(self, path: RemotePath) -> ObjectInfo | None:
+        """Describe an object; None: there is none."""
+        if not path.key:
+            return None
+        try:
+            with errors(path):
+                found = self.client(path).head_object(Bucket=path.host, Key=path.key)
+        except FileNotFoundError:
+            return None
+        return ObjectInfo(found["ContentLength"], quoted(found.get("ETag")))
+
+    def first(self, path: RemotePath, length: int) -> tuple[ObjectInfo, bytes] | None:
+        """Describe an object and read its first bytes, with one request if possible."""
+        if not path.key:
+            return None
+        try:
+            with errors(path):
+                found = self.client(path).get_object(
+                    Bucket=path.host, Key=path.key, Range=f"bytes=0-{length - 1}"
+                )
+        except FileNotFoundError:
+            return None
+        except _Unsatisfiable:  # the answer for an empty object
+            info = self.info(path)
+            return None if info is None else (info, b"")
+        total = found.get("ContentRange", "").rpartition("/")[2]
+        size = int(total) if total.isdecimal() else found["ContentLength"]
+        info = ObjectInfo(size, quoted(found.get("ETag")))
+        try:
+            data = b"".join(_body(found, min(length, size)))
+        except TryAgain:
+            data = b""
+        count(received=len(data))
+        if len(data) < min(length, size):
+            data += self.read(path, info, len(data), min(length, size) - len(data))
+        return info, data
+
+    def open_range(
+        self, path: RemotePath, info: ObjectInfo, offset: int, length: int
+    ) -> Iterator[bytes]:
+        """Read a range block by block, on the condition that the object is the same."""
+        condition = {"IfMatch": info.identity} if info.identity else {}
+        try:
+            with errors(path):
+                found = self.client(path).get_object(
+                    Bucket=path.host,
+                    Key=path.key,
+                    Range=f"bytes={offset}-{offset + length - 1}",
+                    **condition,
+                )
+        except (FileNotFoundError, _Unsatisfiable):
+            raise changed(path) from None
+        if quoted(found.get("ETag")) != info.identity:
+            raise changed(path)  # a store that ignores conditions
+        if found["ContentLength"] > length:
+            raise ContainerError(f"{path}: the server does not read ranges of objects.")
+        yield from _body(found, length)
+
+    def page(self, path: RemotePath) -> Listing:
+        """List one level below a name; of a very large folder only its beginning."""
+        prefix = f"{path.key}/" if path.key else ""
+        with errors(path):
+            found = self.client(path).list_objects_v2(
+                Bucket=path.host, Prefix=prefix, Delimiter="/"
+            )
+        folders = [one["Prefix"][len(prefix) : -1] for one in found.get("CommonPrefixes", ())]
+        files = dict(_named(found.get("Contents", ()), prefix))
+        last = max([*folders, *files], default="") if found.get("IsTruncated") else None
+        return Listing(tuple(name for name in folders if name), files, last)
+
+    def walk(self, path: RemotePath) -> Iterator[tuple[str, ObjectInfo]]:
+        """List every object below a name, by its relative name."""
+        prefix = f"{path.key}/" if path.key else ""
+        pages = self.client(path).get_paginator("list_objects_v2")
+        with errors(path):
+            for page in pages.paginate(Bucket=path.host, Prefix=prefix):
+                yield from _named(page.get("Contents", ()), prefix)
+
+
+def _named(contents: Any, prefix: str) -> Iterator[tuple[str, ObjectInfo]]:
+    for one in contents:
+        name = one["Key"][len(prefix) :]
+        if name and not name.endswith("/"):  # some programs make empty objects as folders
+            yield name, ObjectInfo(one["Size"], quoted(one.get("ETag")))
+
+
+def quoted(etag: str | None) -> str:
+    """Return an ETag with its quotes, which some stores leave out in listings."""
+    bare = (etag or "").strip('"')
+    return f'"{bare}"' if bare else ""
+
+
+class _Unsatisfiable(Exception):
+    """The range begins after the end of the object."""
+
+
+@contextlib.contextmanager
+def errors(path: RemotePath) -> Iterator[None]:
+    """Convert the SDK's errors into ours; a missing object is a `FileNotFoundError`."""
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+    try:
+        yield
+    except ClientError as error:
+        code, words = error_code(error)
+        if code in _MISSING:
+            raise FileNotFoundError(2, "no such object", str(path)) from None
+        if code in _CHANGED:
+            raise changed(path) from None
+        if code in _NO_RANGE:
+            raise _Unsatisfiable from None
+        denied = code in _DENIED or "(403)" in words
+        hint = _CREDENTIALS if denied else None
+        raise ContainerError(f"{path}: the store refused: {words}.", hint) from error
+    except HTTPClientError as error:
+        raise ContainerError(
+            f"{path}: the store cannot be reached: {_words(error)}.", "Check AWS_ENDPOINT_URL."
+        ) from error
+    except BotoCoreError as error:
+        raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
+
+
+def error_code(error: Any) -> tuple[str, str]:
+    """Return the code of a refused request, and a sentence that states it."""
+    found = error.response.get("Error", {})
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+    code = str(found.get("Code") or status)
+    words = str(found.get("Message") or "").strip().rstrip(".").splitlines()
+    return code, f"{code} ({status}){': ' + words[0] if words else ''}"
+
+
+def _words(error: Exception) -> str:
+    return str(error).strip().rstrip(".").splitlines()[0]
+
+
+def _body(found: Any, length: int) -> Iterator[bytes]:
+    from botocore.exceptions import BotoCoreError
+    from urllib3.exceptions import HTTPError
+
+    body = found["Body"]
+    try:
+        while length > 0 and (block := body.read(min(_BLOCK, length))):
+            length -= len(block)
+            yield block
+    except (BotoCoreError, HTTPError, OSError) as error:
+        raise TryAgain(_words(error)) from error
+    finally:
+        if length > 0:
+            body.close()  # the rest is not wanted: without this the connection is reused too early
+
+
+def _connect(path: RemotePath) -> Any:
+    try:
+        from boto3.session import Session
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        raise needs(path, "boto3", "s3") from None
+    try:
+        client = Session().client(
+            "s3",
+            config=Config(
+                retries={"mode": "standard", "max_attempts": TRIES},
+                max_pool_connections=CONNECTIONS + 2,
+                # Other stores than Amazon's do not know the newer checksums.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
+    client.meta.events.register("before-send.s3", _count_request)
+    return client
+
+
+def _count_request(**_: object) -> None:
+    count(1)
