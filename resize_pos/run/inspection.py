@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import open_container
+from resize_pos.containers.io.remote_path import place
 from resize_pos.containers.metering import Meter
 from resize_pos.containers.sources import resolve_source
 from resize_pos.core.request import Request
@@ -25,6 +26,7 @@ def inspect(
     path: Path, request: Request, *, health: bool = False, pictures: bool = False
 ) -> Inspection:
     """Find the position tables of a checkpoint. Values are read only for health and pictures."""
+    path = place(path)
     metered = Meter.of(path)
     source = resolve_source(path)
     container = open_container(source.path)

@@ -92,7 +92,7 @@ def output_place(given: str | os.PathLike[str] | None) -> OutputPlace:
             "-o -: the output is checked before it gets its name, so it cannot be a stream.",
             hint="name a file, for example -o out.safetensors.",
         )
-    return {"output": Path(text), "into_folder": text.endswith(("/", os.sep))}
+    return {"output": place(text), "into_folder": text.endswith(("/", os.sep))}
 
 
 def run(job: Job) -> Report:
