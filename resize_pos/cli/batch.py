@@ -14,6 +14,7 @@ import click
 from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, for_request, make_job
 from resize_pos.cli.progress import Progress, open_progress
 from resize_pos.cli.terminal import say, say_json
+from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.core.errors import UsageError
 from resize_pos.report.batch import write_batch_reports
 from resize_pos.report.batch_result import BatchResult, job_document
@@ -88,6 +89,7 @@ def command(
         raise UsageError("-q excludes --json and --format.")
     if not sources and manifest is None:
         raise UsageError("nothing to convert.", hint="name a folder, files or globs.")
+    _require_local(*sources, output_dir)
     if dask is not None and workers is not None:
         raise UsageError("-j counts local processes; with --dask the cluster decides.")
     wants_document = form != "text" or bool(reports)
@@ -120,6 +122,17 @@ def command(
 
         show_summary(summary)
     ctx.exit(summary.exit_code)
+
+
+def _require_local(*words: str | Path) -> None:
+    """Refuse URLs: a batch looks for files, and its ledger is one."""
+    for word in words:
+        path = place(word)
+        if isinstance(path, RemotePath):
+            raise UsageError(
+                f"{path}: a batch reads and writes folders of this machine.",
+                hint="convert the checkpoints of a store one by one: resize-pos URL -o URL",
+            )
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -1,4 +1,4 @@
-"""Objects in stores that fsspec reads and writes (Google, Azure, and the hub)."""
+"""Objects in stores that fsspec reads and writes (Google, Azure)."""
 
 from __future__ import annotations
 

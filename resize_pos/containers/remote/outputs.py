@@ -64,11 +64,10 @@ def pending_names(path: RemotePath) -> Iterator[str]:
 
 def require_target(target: RemotePath) -> None:
     """Refuse a target in a store that cannot be written to."""
-    if target.scheme in ("http", "https", "hf"):
-        what = "The hub is written to with --push." if target.scheme == "hf" else None
+    if target.scheme in ("http", "https"):
         raise OutputError(
             f"{target}: {target.scheme}:// can only be read.",
-            what or "Name a local file, or an object in a store such as s3:// with -o.",
+            "Name a local file, or an object in a store such as s3:// with -o.",
         )
     if not target.key:
         raise OutputError(f"{target}: names a bucket, not an object in it.")
