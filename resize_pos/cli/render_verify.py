@@ -102,7 +102,7 @@ def _show_kept_grid(kept: KeptGrid) -> None:
         f"{kept.patch} → {kept.new_patch} px, {loss}; {count}, and every position stays as it is"
     )
     tell(words, lead=lead)
-    tell("the better choice without fine-tuning, unless finer detail is needed", indent=2)
+    tell("often better without fine-tuning, where no finer detail is needed", indent=2)
     tell(kept.command, indent=2)
 
 

@@ -211,14 +211,16 @@ def _scale_level(values: Mapping[str, float], ratio: float) -> Level:
 
 
 def _better(ratio: float, peers: tuple[Peer, ...]) -> str:
-    """Name the convention that keeps norms best, if it is clearly better."""
+    """Name the convention that keeps norms best, if it is clearly better, and --restore-norms."""
+    restore = "--restore-norms all of them" if ratio < 1 else ""
     clear = [p for p in peers if abs(p.norm_ratio - 1) < abs(ratio - 1) - 0.03]
     if not clear:
-        return ""
+        return f"; {restore.replace(' all of', ' would keep')}" if restore else ""
     # Another coordinate rule would move positions, so only half-pixel centres are suggested.
     straight = [p for p in clear if p.resampling.coordinates is Coordinates.HALF_PIXEL]
     best = min(straight or clear, key=lambda peer: abs(peer.norm_ratio - 1))
-    return f"; {best.resampling} (--like {best.convention}) would keep {best.norm_ratio:.0%}"
+    words = f"{best.resampling} (--like {best.convention}) would keep {best.norm_ratio:.0%}"
+    return "; " + ", ".join(part for part in (words, restore) if part)
 
 
 def limits_of(name: str, bounds: tuple[float, float], values: Mapping[str, float]) -> list[float]:

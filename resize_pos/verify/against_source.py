@@ -42,7 +42,7 @@ from resize_pos.verify.made_by import (
 )
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
-from resize_pos.verify.origin import allow_training, origin_in_doubt
+from resize_pos.verify.origin import allow_training, of_table, origin_in_doubt
 from resize_pos.verify.output_plan import plan_between
 from resize_pos.verify.scaled_queries import find_scaled
 
@@ -250,7 +250,7 @@ def explain(
         else:
             checks = allow_training(checks, matches[0], measured)
             found = diagnose(pair)
-            if found is not None and not found.certain and worst(checks) is Level.OK:
+            if found is not None and not found.certain and worst(of_table(checks)) is Level.OK:
                 found = None  # it looks honest, so its similarity to a mistake is ignored
             checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
     elif made_by is not None:

@@ -18,6 +18,7 @@ _OTHER = 0.25  # … and from which it is not
 _MOST_BETWEEN = 0.1  # share of rows that may be neither
 _FEWEST_SAME = 3  # one of four cells may equal the honest one by chance
 _SURE = 0.98  # cosine of a channel with the one it was taken from
+_DOUBTFUL = 0.9  # … and below which a channel may be another one
 _SAMPLE = 256  # cells, or values, that are looked at
 _FEW_VALUES = 16
 
@@ -110,7 +111,8 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
     cosines = np.abs(products(mine.astype(np.float32), theirs.astype(np.float32)))
     found = cosines.argmax(axis=1)
     sure = cosines[np.arange(count), found] > _SURE
-    moved = sure & (found != np.arange(count))
+    # On a few cells another channel can be as similar by chance.
+    moved = sure & (found != np.arange(count)) & (np.abs(own) < _DOUBTFUL)
     if sure.mean() > 0.8 and moved.mean() > 0.05:
         steps = (found - np.arange(count)) % count
         if np.array_equal(found[sure], (count - 1 - np.arange(count))[sure]):

@@ -25,6 +25,7 @@ _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
 _ANOTHER = "made by another honest method"
+_OF_SOURCE = frozenset({"window", "source"})  # checks that say nothing about how a table was made
 
 
 def allow_training(
@@ -32,7 +33,7 @@ def allow_training(
 ) -> tuple[Check, ...]:
     """Accept prefix rows that changed about as much as the grid did: both were trained on."""
     change = measured.values.get("prefix_change", 0.0)
-    others = (check for check in checks if check.name != "prefix")
+    others = (check for check in of_table(checks) if check.name != "prefix")
     trained = nearest.error < TRAINED and worst(others) is Level.OK
     if not trained or change > min(TRAINED, TRAINED_PREFIX * nearest.error):
         return checks
@@ -51,6 +52,7 @@ def origin_in_doubt(
     measured: Measured,
 ) -> Iterator[Check]:
     """Explain a table that matches no convention."""
+    checks = of_table(checks)
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
     if found is not None:
         verb = "it is" if found.certain else "it looks"
@@ -66,6 +68,11 @@ def origin_in_doubt(
     else:
         # No library's convention, but perhaps an honest method: the structure checks decide.
         yield Check("origin", worst(checks), f"{near}{_guess(matches[0], checks, measured)}")
+
+
+def of_table(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Return the checks of the table itself, without those that are about its source."""
+    return tuple(check for check in checks if check.name not in _OF_SOURCE)
 
 
 def _guess(nearest: ConventionMatch, checks: tuple[Check, ...], measured: Measured) -> str:

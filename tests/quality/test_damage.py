@@ -136,9 +136,10 @@ def test_a_rough_table_loses_norms_and_hears_what_would_keep_them() -> None:
     assert norms.level is Level.OK
     assert "norms fall by 16.1%, as averaging does to a rough table; bicubic" in norms.detail
     assert "would keep" in norms.detail
+    assert norms.detail.endswith(", --restore-norms all of them")
 
 
-# Kinds that name themselves; `benchmarks/verdict.py` tries all 97 on 18 tables.
+# Kinds that name themselves; `benchmarks/verdict.py` tries all 97 on more tables.
 MORE_NAMES = {
     "permute_forgotten_first": "permute forgotten",
     "permute_forgotten_last": "permute forgotten",
