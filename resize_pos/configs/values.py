@@ -113,7 +113,7 @@ class Transfer:
             lengths,
             *windows,
             asked=asked,
-            stated=table.stated,
+            stated=None if deep else table.stated,  # of a volume, it lacks the depth
             cell=None if cut is None else cut.step,
             frames=_frames(steps),
         )

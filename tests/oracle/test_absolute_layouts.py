@@ -354,6 +354,7 @@ NOTHING_TO_DO: Mapping[str, tuple[str, dict[str, Any]]] = {
     "Twins": ("twins_svt_small", {}),
     "EdgeNeXt": ("edgenext_xx_small", {}),
     "ConvNeXt": ("convnext_atto", {}),
+    "ConvMixer": ("convmixer_768_32", {}),
     "ResNet": ("resnet18", {}),
     "FastViT": ("fastvit_t8", {}),
     "Hiera abs-win": ("hiera_small_abswin_256", {"embed_dim": 16, "stages": (1, 1, 1, 1)}),

@@ -84,6 +84,12 @@ def test_a_cube_needs_no_word_about_the_source(tmp_path: Path) -> None:
     assert load_file(tmp_path / "vit-64x80x48.safetensors")[NAME].shape[1] == 4 * 5 * 3
 
 
+def test_what_is_left_to_change_has_three_sides(tmp_path: Path) -> None:
+    path = volume(tmp_path / "vit.safetensors", (3, 3, 3))
+    report = resize_checkpoint(path, from_="48x48x48", to="64x80x48")
+    assert [(a.before, a.after) for a in report.config_advice] == [([48, 48, 48], [64, 80, 48])]
+
+
 def test_a_volume_that_is_no_cube_is_asked_about(tmp_path: Path) -> None:
     path = volume(tmp_path / "vit.safetensors", (2, 3, 4))
     with pytest.raises(GeometryError, match="24 rows"):
