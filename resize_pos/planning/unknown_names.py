@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from resize_pos.core.axes import Layout
@@ -34,10 +35,22 @@ class OpenCase:
 
 def name_regex(name: str, tensors: Iterable[str]) -> str:
     """Return an expression for a name, and for all names that differ from it in numbers only."""
-    alike = _NUMBER.sub("0", name)
-    several = sum(_NUMBER.sub("0", other) == alike for other in tensors) > 1
+    several = _names_alike(tensors)[_NUMBER.sub("0", name)] > 1
     inner = _NUMBER.sub("0", re.escape(name)).replace("0", r"\d+") if several else re.escape(name)
     return f"^{inner}$"
+
+
+def _names_alike(tensors: Iterable[str]) -> Counter[str]:
+    """Count the names that differ in numbers only; once for a file, as each table may ask."""
+    known = _counted.get(id(tensors))
+    if known is None or known[0] is not tensors:
+        _counted.clear()
+        known = tensors, Counter(_NUMBER.sub("0", name) for name in tensors)
+        _counted[id(tensors)] = known
+    return known[1]
+
+
+_counted: dict[int, tuple[Iterable[str], Counter[str]]] = {}  # of the file that was asked last
 
 
 def command(tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str]) -> str:
