@@ -217,11 +217,15 @@ def _goes_into_folder(job: Job, source: Container) -> bool:
     """Return whether a file goes into a folder: `-o out/`, or one that exists."""
     if job.output is None or source.is_folder or job.many:  # a batch names every file itself
         return False
+    if isinstance(job.output, RemotePath):  # stores have no folders; a slash says that one is meant
+        return job.into_folder
     return job.into_folder or job.output.is_dir()
 
 
 def _existing(folder: Path) -> Path:
     """Return the folder, or the nearest one above it that exists."""
+    if isinstance(folder, RemotePath):
+        return folder
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
