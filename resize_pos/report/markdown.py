@@ -159,7 +159,7 @@ def _names(first: str, more: Sequence[str]) -> str:
 
 
 def _fenced(command: str) -> list[str]:
-    return _fenced_block(f"$ {command}", "console")
+    return _fenced_block(f"$ {printable(command)}", "console")
 
 
 def _fenced_block(code: str, language: str) -> list[str]:

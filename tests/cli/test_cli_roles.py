@@ -84,17 +84,20 @@ def test_a_named_output_is_written_all_the_same(tmp_path: Path) -> None:
     assert target.read_bytes() == source.read_bytes()
 
 
-@pytest.mark.parametrize(("tensors", "words"), [(MIXER, "mlp_tokens"), (HIERA, "mask units")])
-def test_what_cannot_be_transferred_is_an_error_and_writes_nothing(
-    tensors: Tensors, words: str, tmp_path: Path
-) -> None:
-    result, source = run(tmp_path, tensors, "--to", "128x96")
+def test_a_grid_without_whole_windows_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
+    result, source = run(tmp_path, HIERA, "--to", "128x80")
     assert result.exit_code == 1
-    assert words in str(result.exception)
+    assert "windows of 8×8 cells" in str(result.exception)
     assert list(tmp_path.iterdir()) == [source]
 
 
 CHANGES = {
+    "windows": (HIERA, ["--to", "128x96"], {"pos_embed": [1, 768, 8]}),
+    "layers over patches": (
+        MIXER,
+        ["--to", "128x96"],
+        {"blocks.0.mlp_tokens.fc1.weight": [4, 48], "blocks.0.mlp_tokens.fc2.weight": [48, 4]},
+    ),
     "forced": (HIERA, ["--to", "128x96", "--force-interpolate"], {"pos_embed": [1, 768, 8]}),
     "reference": (
         REFERENCE,
