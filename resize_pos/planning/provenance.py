@@ -113,7 +113,7 @@ _SAME_QUESTION = (
 )
 _SIDES: Mapping[str, type[Size] | type[Grid]] = {"Size": Size, "Grid": Grid}
 _PLAIN = ("str", "int", "bool")
-_OF_METHOD = frozenset({"like"})
+_OF_METHOD = frozenset({"like", "restore_norms", "attention_scale"})
 
 
 def _sides(value: object, kind: type[Size] | type[Grid]) -> Size | Grid | None:

@@ -277,7 +277,7 @@ def test_a_table_that_shares_its_storage_gets_one_of_its_own(protocol: int, tmp_
     content["pos_embed"] = both[:1]
     content["other"] = both
     source = save(tmp_path / "a.pth", {"model": content, "last": both[1:]}, protocol)
-    resize_checkpoint(source, to=TO, from_=FROM, output=tmp_path / "b.pth")
+    resize_checkpoint(source, to=TO, from_=FROM, output=tmp_path / "b.pth", leave="^last$")
     loaded = torch.load(tmp_path / "b.pth", weights_only=False)
     assert loaded["model"]["pos_embed"].shape == (1, ROWS, 8)
     assert loaded["model"]["pos_embed"].untyped_storage().nbytes() == ROWS * 8 * 4
@@ -314,7 +314,7 @@ def test_one_tensor_under_two_names_is_split_when_only_one_is_a_table(
     content |= {first: table} | both
     content.move_to_end("elsewhere", last=first == "pos_embed")
     source = save(tmp_path / "a.pth", content, protocol)
-    resize_checkpoint(source, to=TO, from_=FROM, output=tmp_path / "b.pth")
+    resize_checkpoint(source, to=TO, from_=FROM, output=tmp_path / "b.pth", leave="elsewhere")
     loaded = torch.load(tmp_path / "b.pth", weights_only=protocol < 3)
     assert list(loaded) == list(content)
     assert loaded["pos_embed"].shape == (1, ROWS, 8)
@@ -349,7 +349,8 @@ def test_numbers_that_another_tensor_reads_too_change_for_the_table_alone(
         archive.writestr("c/version", b"3\n")
     expected = torch.load(path, weights_only=protocol == 2)
     assert {t.shape for t in expected.values()} == {(1, 16, 8)}
-    resize_checkpoint(path, to_grid="6x4", from_grid="3x5", prefix=1, output=tmp_path / "d.pth")
+    known: Any = {"from_grid": "3x5", "prefix": 1, "leave": "unrelated"}
+    resize_checkpoint(path, to_grid="6x4", output=tmp_path / "d.pth", **known)
     loaded = torch.load(tmp_path / "d.pth", weights_only=protocol == 2)
     assert list(loaded) == list(names)
     assert loaded["pos_embed"].shape == (1, ROWS, 8) and loaded["pos_embed"].is_contiguous()

@@ -201,7 +201,7 @@ def test_attention_that_is_not_known_is_refused(
 ) -> None:
     tensors = plain()
     change(tensors)
-    with pytest.raises(TableError, match="--attention-scale") as caught:
+    with pytest.raises(TableError, match="attention_scale=True") as caught:
         convert(tmp_path, tensors)
     assert words in caught.value.message
     assert not (tmp_path / "out.safetensors").exists()

@@ -68,9 +68,9 @@ def test_untouched_shards_cost_nothing_with_links_and_no_memory_without(tmp_path
     command = [*TOOL, str(source), "--to", "32", "-q", "-o"]
     linked = run([*command, str(tmp_path / "linked"), "--link"])
     copied = run([*command, str(tmp_path / "copied")])
-    assert linked.written < 1 << 20
+    assert linked.written < 4 << 20  # a first run also writes compiled modules
     assert linked.read < 32 << 20  # mostly Python's own modules
-    assert copied.written < SHARDS * PLAIN + (1 << 20)
+    assert copied.written < SHARDS * PLAIN + (4 << 20)
     assert max(linked.peak_rss, copied.peak_rss) < 100 << 20
     for name in ("linked", "copied"):
         folder = tmp_path / name

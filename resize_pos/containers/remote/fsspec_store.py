@@ -48,7 +48,7 @@ class FsspecStore(Store):
         self._scheme = scheme
         self._made: Any = None
 
-    def system(self, path: RemotePath) -> Any:
+    def file_system(self, path: RemotePath) -> Any:
         """Return the file system; the first call imports its package."""
         if self._made is None:
             import fsspec
@@ -64,7 +64,7 @@ class FsspecStore(Store):
 
     def info(self, path: RemotePath) -> ObjectInfo | None:
         """Describe an object; None: there is none."""
-        system = self.system(path)
+        system = self.file_system(path)
         count(1)
         try:
             with translated(path):
@@ -84,7 +84,7 @@ class FsspecStore(Store):
         self, path: RemotePath, info: ObjectInfo, offset: int, length: int
     ) -> Iterator[bytes]:
         """Read a range block by block, and compare the version afterwards."""
-        system = self.system(path)
+        system = self.file_system(path)
         for begin in range(offset, offset + length, _BLOCK):
             end = min(begin + _BLOCK, offset + length)
             count(1)
@@ -111,7 +111,7 @@ class FsspecStore(Store):
         return Listing(tuple(folders), files)
 
     def _listed(self, path: RemotePath, **options: Any) -> Any:
-        system = self.system(path)
+        system = self.file_system(path)
         count(1)
         try:
             with translated(path):
@@ -121,7 +121,7 @@ class FsspecStore(Store):
 
     def walk(self, path: RemotePath) -> Iterator[tuple[str, ObjectInfo]]:
         """List every object below a name, by its relative name."""
-        system = self.system(path)
+        system = self.file_system(path)
         count(1)
         with translated(path):
             found = system.find(_name(path), detail=True)
@@ -145,7 +145,7 @@ class FsspecUpload(Upload):
         if any(piece.source is not None for piece in self.file.pieces):
             count(note=f"{self.path}: all bytes went through this machine")
         with translated(self.path):
-            stream = store.system(self.path).open(_name(self.path), "wb", block_size=_BLOCK)
+            stream = store.file_system(self.path).open(_name(self.path), "wb", block_size=_BLOCK)
             try:
                 for begin in range(0, self.file.size, _BLOCK):
                     data = self.file.fetch(begin, min(_BLOCK, self.file.size - begin))
@@ -168,7 +168,7 @@ class FsspecUpload(Upload):
         assert isinstance(store, FsspecStore)
         with contextlib.suppress(Exception):
             if self.result is not None and store.info(self.path) == self.result:
-                store.system(self.path).rm_file(_name(self.path))
+                store.file_system(self.path).rm_file(_name(self.path))
 
 
 def _name(path: RemotePath) -> str:
