@@ -26,7 +26,7 @@ LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "n_layer")
 
 # What is refused or left alone, and why the plan says so; everything else must be predicted.
 EXCUSED = {
-    "ibert": "weight_integer is in the file",  # a second, quantised copy of the table
+    "ibert": "no position table was found",  # it has a second, quantised copy of the table
     "granite_speech5_encoder": "distances inside one attention window",
     "sam3_lite_text": "the model resamples this table for every text",
     "sam3_lite_text_text_model": "the model resamples this table for every text",
