@@ -16,7 +16,8 @@ from resize_pos.core.axes import Layout
 from resize_pos.core.devices import check_device
 from resize_pos.core.errors import ResizePosError, TableError
 from resize_pos.core.geometry import Grid
-from resize_pos.core.options import JOB_OPTIONS, Option, options_help, request_options
+from resize_pos.core.option_values import options_help
+from resize_pos.core.options import JOB_OPTIONS, Option, request_options
 from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling
 from resize_pos.core.request_fields import Options, ResizeOptions
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports

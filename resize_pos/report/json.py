@@ -18,7 +18,7 @@ from resize_pos.core.conventions import (
 )
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Operation, Resample
-from resize_pos.core.options import request_values
+from resize_pos.core.option_values import request_values
 from resize_pos.core.printable import finite, safe_json
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role

@@ -20,6 +20,7 @@ from resize_pos.cli.resize import command as resize
 from resize_pos.core import options_source, request
 from resize_pos.core.errors import UsageError
 from resize_pos.core.geometry import Size
+from resize_pos.core.option_values import request_values
 from resize_pos.core.options import (
     JOB_OPTIONS,
     OPTIONS,
@@ -28,7 +29,6 @@ from resize_pos.core.options import (
     Option,
     Section,
     request_options,
-    request_values,
 )
 from resize_pos.core.python_words import in_python
 from resize_pos.core.request import Request
