@@ -8,6 +8,7 @@ from typing import Any
 
 from resize_pos.configs.keys import KeyKind
 from resize_pos.configs.library_keys import lengths_without_config, without_config
+from resize_pos.configs.model_types import model_type_of
 from resize_pos.configs.read import ConfigFiles, as_size, library_of
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
 from resize_pos.configs.vision_language import tokens_of
@@ -105,7 +106,7 @@ def _after(name: str, value: object, changes: Sequence[Step], transfer: Transfer
 
 def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
     """List arguments that no config file can state: the processor takes them only per call."""
-    key = _CALLED_WITH.get(str(config.get("model_type")))
+    key = _CALLED_WITH.get(model_type_of(config))
     if key is None or transfer.from_grid is None or transfer.to_grid is None:
         return
     before, after = (tokens_of(config, grid) for grid in (transfer.from_grid, transfer.to_grid))

@@ -14,6 +14,7 @@ from resize_pos.configs.keys import (
     KeyKind,
     Library,
 )
+from resize_pos.configs.model_types import model_type_of
 from resize_pos.configs.processors import plan_processor_edits, processor_size
 from resize_pos.configs.read import NO_CONFIG, as_size, follow, library_of, stated
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
@@ -221,9 +222,7 @@ def _square_only(document: Document, path: tuple[str, ...], library: Library) ->
     """Return the model_type whose code accepts only one number here; None if a pair is accepted."""
     if library is not Library.HF:
         return None
-    section = follow(document, path[:-1])
-    own = section.get("model_type") if isinstance(section, dict) else None
-    model = own or document.get("model_type")
+    model = model_type_of(follow(document, path[:-1])) or model_type_of(document)
     return model if model in SQUARE_ONLY else None
 
 
@@ -260,9 +259,9 @@ def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
     part = follow(document, section)
     assert isinstance(part, dict)
     pixels = as_pixels(transfer.to_size)
-    if part.get("model_type") == "timm_wrapper":
+    if model_type_of(part) == "timm_wrapper":
         return ConfigEdit("config.json", (*section, "model_args", "img_size"), None, pixels)
-    key = RESOLUTION_KEYS.get(part.get("model_type", ""), "image_size")
+    key = RESOLUTION_KEYS.get(model_type_of(part), "image_size")
     after: object = {
         "num_patches": transfer.to_grid.cells,
         "max_length": transfer.to_size.width,
@@ -347,7 +346,7 @@ def _frame_edits(documents: Mapping[str, Document], transfer: Transfer) -> Itera
     config = documents["config.json"]
     section: tuple[str, ...] = ("vision_config",) if "vision_config" in config else ()
     part = follow(config, section)
-    if not isinstance(part, dict) or part.get("model_type") not in FRAMED:
+    if model_type_of(part) not in FRAMED:
         raise GeometryError(
             f"the frames change from {before} to {after}, and where config.json states them is "
             "not known.",

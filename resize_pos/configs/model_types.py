@@ -29,6 +29,12 @@ class ConfigModel:
     lengths: tuple[tuple[str, int], ...]  # (key, value); may or may not include reserved rows
 
 
+def model_type_of(section: object) -> str:
+    """Return the `model_type` of a section; empty if it has none or if that is no text."""
+    found = section.get("model_type") if isinstance(section, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 def config_models(documents: Mapping[str, Mapping[str, Any]]) -> tuple[ConfigModel, ...]:
     """List every model type in `config.json`: the whole model first, then its parts."""
     return tuple(_models(documents.get(FILE, {}), 0))

@@ -7,6 +7,7 @@ from dataclasses import field
 from pathlib import Path
 
 from resize_pos.configs.keys import CONFIG_FILES, PLACES, SPECTROGRAM, ConfigPlace, KeyKind, Library
+from resize_pos.configs.model_types import model_type_of
 from resize_pos.configs.vision_language import WRAPPERS
 from resize_pos.core.errors import ContainerError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
@@ -112,7 +113,7 @@ def config_sizes(documents: Mapping[str, Document]) -> tuple[ConfigSize, ...]:
 
 def _spectrograms(document: Document) -> Iterator[ConfigSize]:
     """Read the size of a spectrogram, frequency × time, and the step between its patches."""
-    if document.get("model_type") != SPECTROGRAM:
+    if model_type_of(document) != SPECTROGRAM:
         return
     size = as_size([document.get("num_mel_bins"), document.get("max_length")])
     if size is not None:
@@ -141,8 +142,7 @@ def stated(
 def model_types(document: Document, section: tuple[str, ...]) -> set[str]:
     """Return the model types of a section and of all sections around it."""
     parts = (follow(document, section[:depth]) for depth in range(len(section) + 1))
-    types = (part.get("model_type") for part in parts if isinstance(part, dict))
-    return {name for name in types if isinstance(name, str)}
+    return {name for name in map(model_type_of, parts) if name}
 
 
 def library_of(file: str, document: Document) -> Library:

@@ -20,6 +20,7 @@ from resize_pos.configs.keys import (
     PROCESSOR_SECTIONS,
     KeyKind,
 )
+from resize_pos.configs.model_types import model_type_of
 from resize_pos.configs.processors import processor_size
 from resize_pos.configs.read import ConfigFiles, as_size, follow, stated
 from resize_pos.configs.values import ConfigEdit, Transfer, new_value
@@ -146,7 +147,7 @@ def _words(edit: ConfigEdit, tower: _Tower) -> str:
 
 def _is_free(config: Document, edit: ConfigEdit) -> bool:
     """Whether a processor may use another size, because the model resamples its table."""
-    return edit.file in PROCESSOR_FILES and config.get("model_type") in _ANY_SIZE
+    return edit.file in PROCESSOR_FILES and model_type_of(config) in _ANY_SIZE
 
 
 def _of_another(edit: ConfigEdit, same: Transfer, sizes: set[Size]) -> bool:

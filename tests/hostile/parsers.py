@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -127,15 +128,20 @@ def legacy_seeds() -> tuple[bytes, ...]:
     return tuple(found)
 
 
+@cache
+def _legacy_pickles(seed: bytes) -> tuple[tuple[int, int], ...]:
+    """Find where its five pickles begin and end: magic number, protocol, system, content, keys."""
+    ends = [0]
+    for _ in range(5):
+        ends.append(ends[-1] + walk(seed[ends[-1] :]).end)
+    return tuple(pairwise(ends))
+
+
 def _mutated_legacy(random: Random) -> bytes:
     seed = random.choice(legacy_seeds())
     if random.random() < 0.4:
         return mutate_bytes(random, seed, random.choice(legacy_seeds()))
-    ends, stream = [0], seed
-    for _ in range(5):  # magic number, protocol, system, content, keys
-        ends.append(ends[-1] + walk(stream[ends[-1] :]).end)
-    chosen = random.randrange(5)
-    begin, end = ends[chosen], ends[chosen + 1]
+    begin, end = random.choice(_legacy_pickles(seed))
     return seed[:begin] + mutate_pickle(random, seed[begin:end]) + seed[end:]
 
 

@@ -243,3 +243,33 @@ def test_a_wrong_length_is_stated_in_bytes() -> None:
     Path("a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
     with pytest.raises(ResizePosError, match=r"takes 60 bytes but data_offsets \[8, 64\] hold 56"):
         open_container(Path("a.safetensors"))
+
+
+@pytest.mark.parametrize("odd", [["vit"], {"a": 1}, 3, None])
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"image_size": [48, 80], "patch_size": 16}, ["--to", "64x112"]),
+        ({"patch_size": 16}, ["--to", "64x112", "--from", "48x80"]),
+        ({"vision_config": {"patch_size": 16}}, ["--to", "64x112", "--from", "48x80"]),
+    ],
+)
+def test_a_model_type_that_is_no_text_names_no_model(
+    odd: object,
+    config: dict[str, object],
+    words: list[str],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("model").mkdir()
+    write_safetensors(Path("model/model.safetensors"), vit(3, 5))
+    inside = {
+        name: {**part, "model_type": odd} for name, part in config.items() if isinstance(part, dict)
+    }
+    document = {**config, **inside, "model_type": odd}
+    Path("model/config.json").write_text(json.dumps(document))
+    for command in (["./model"], ["verify", "./model", "model-64x112"]):
+        with pytest.raises(SystemExit) as end:
+            main([*command, *(words if command == ["./model"] else [])])
+        said = "".join(capfd.readouterr())
+        assert end.value.code in (0, 1, 2, 3)
+        assert "this is a bug" not in said and "Traceback" not in said
