@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resize_pos.containers.base import Container
 from resize_pos.containers.detect import WEIGHT_SUFFIXES, is_index, open_container
-from resize_pos.containers.hub import fetch, hub_name, parse_hub
+from resize_pos.containers.hub import hub_name, parse_hub
 from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
@@ -15,7 +15,7 @@ from resize_pos.core.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A checkpoint on this disk."""
+    """A checkpoint: a path on this disk, or an address in a store."""
 
     path: Path
     name: str  # in messages
@@ -23,7 +23,7 @@ class Source:
 
 
 def resolve_source(given: Path) -> Source:
-    """Find a checkpoint; download it if it is on the hub. Its output goes to the current folder."""
+    """Find a checkpoint. The output of a model on the hub goes to the current folder."""
     given = place(given)
     if isinstance(given, RemotePath):
         from resize_pos.containers.remote.tree import forget
@@ -31,7 +31,9 @@ def resolve_source(given: Path) -> Source:
         forget(given)  # see the store as it is now
     model = parse_hub(given)
     if model is not None:
-        return Source(fetch(model), str(model), Path(model.name))
+        from resize_pos.containers.hub_files import locate
+
+        return Source(locate(model), str(model), Path(model.name))
     _require_hub_address(given)
     if is_index(given.name):  # an index means the folder that contains its shards
         return Source(given, given.name, given.absolute().parent)

@@ -2,114 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from resize_pos.containers.hub import (
-    HubModel,
-    choose_others,
-    choose_weights,
-    parse_hub,
-    shard_names,
-)
+from resize_pos.containers.hub import HubModel, parse_hub
+from resize_pos.containers.hub_files import choose_others, choose_weights, shard_names
 from resize_pos.core.errors import ContainerError
 from tests.containers.test_sharded import FIRST, INDEX, SECOND, shards
 from tests.support.builders import vit, write_safetensors
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-class Hub(ThreadingHTTPServer):
-    """Repositories as folders, each under the name that asks for it."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.repositories: dict[str, Path] = {}
-        self.refused: dict[str, tuple[int, str]] = {}
-        self.asked: list[str] = []
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Hub
-
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
-    def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def answer(self, body: bool) -> None:
-        path = self.path.split("?")[0].strip("/")
-        self.server.asked.append(f"{self.command} {path}")
-        parts = path.removeprefix("api/models/").split("/")
-        repo = "/".join(parts[:2])
-        if repo in self.server.refused:
-            self.refuse(*self.server.refused[repo])
-        elif repo not in self.server.repositories:
-            self.refuse(404, "RepoNotFound")
-        elif parts[3] not in ("main", "v1", COMMIT):
-            self.refuse(404, "RevisionNotFound")
-        elif path.startswith("api/models/"):
-            self.send(json.dumps(self.describe(repo)).encode(), {}, body)
-        else:
-            file = self.server.repositories[repo] / "/".join(parts[4:])
-            if not file.is_file():
-                self.refuse(404, "EntryNotFound")
-                return
-            data = file.read_bytes()
-            etag = f'"{hashlib.sha1(data).hexdigest()}"'
-            self.send(data, {"ETag": etag, "X-Repo-Commit": COMMIT}, body)
-
-    def describe(self, repo: str) -> dict[str, Any]:
-        folder = self.server.repositories[repo]
-        names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-        siblings = [{"rfilename": name} for name in names]
-        return {"_id": "1", "id": repo, "sha": COMMIT, "siblings": siblings, "tags": []}
-
-    def send(self, data: bytes, headers: dict[str, str], body: bool) -> None:
-        self.send_response(200)
-        for name, value in {**headers, "Content-Length": str(len(data))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if body:
-            self.wfile.write(data)
-
-    def refuse(self, status: int, code: str) -> None:
-        self.send_response(status)
-        self.send_header("X-Error-Code", code)
-        self.send_header("X-Error-Message", code)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+from tests.support.hub_server import Hub, hub_server
 
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    server = Hub()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with hub_server() as server:
+        yield server
 
 
 def repository(folder: Path) -> Path:
@@ -126,11 +39,15 @@ def repository(folder: Path) -> Path:
 
 
 def command(
-    hub: Hub, here: Path, *words: str, **environment: str
+    hub: Hub,
+    here: Path,
+    *words: str,
+    code: str = "from resize_pos.cli.app import main; main()",
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     here.mkdir(exist_ok=True)
     return subprocess.run(
-        [sys.executable, "-m", "resize_pos", *words],
+        [sys.executable, "-c", code, *words],
         cwd=here,
         capture_output=True,
         text=True,
@@ -145,6 +62,16 @@ def command(
             **environment,
         },
     )
+
+
+def download(hub: Hub, here: Path, *names: str) -> None:
+    """Put files into the cache with huggingface_hub itself."""
+    code = (
+        "import huggingface_hub, sys\n"
+        "for name in sys.argv[1:]: huggingface_hub.hf_hub_download('org/vit', name)"
+    )
+    done = command(hub, here, *names, code=code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_just_the_files_needed_are_fetched_and_converted(hub: Hub, tmp_path: Path) -> None:
@@ -166,13 +93,25 @@ def test_just_the_files_needed_are_fetched_and_converted(hub: Hub, tmp_path: Pat
     fetched = {word.rpartition("/")[2] for word in hub.asked if word.startswith("GET org/vit")}
     assert fetched == {path.name for path in output.iterdir()}
 
-    hub.asked.clear()
+
+def test_files_in_the_cache_are_read_there(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["org/vit"] = repository(tmp_path / "remote")
+    download(hub, tmp_path / "here", "config.json", "preprocessor_config.json")
+    hub.clear()
+    done = command(hub, tmp_path / "here", "inspect", "hf://org/vit")
+    assert done.returncode == 0, done.stderr
+    asked = {word.rpartition("/")[2] for word in hub.asked if word.startswith("GET org/vit")}
+    assert asked == {"model.safetensors"}
+
+    download(hub, tmp_path / "here", "model.safetensors", "README.md")
+    hub.clear()
     again = command(hub, tmp_path / "here", "inspect", "hf://org/vit")
     assert again.returncode == 0, again.stderr
     assert "pos_embed" in again.stdout
-    assert not any(word.startswith("GET org/vit") for word in hub.asked)  # it is in the cache
+    assert hub.asked == ["GET api/models/org/vit/revision/main"]
+    assert hub.storage.asked == []
 
-    hub.asked.clear()
+    hub.clear()
     words = ("hf://org/vit", "--to", "128")
     offline = command(hub, tmp_path / "here", *words, HF_HUB_OFFLINE="1")
     assert offline.returncode == 0, offline.stderr
@@ -224,7 +163,8 @@ REFUSED: list[tuple[str, tuple[int, str] | None, dict[str, str], list[str]]] = [
         {"HF_ENDPOINT": "http://127.0.0.1:9"},
         ["cannot be reached", "HF_ENDPOINT"],
     ),
-    ("hf://org/vit/below/file", None, {}, ["is not a model on the hub", "hf://ORG/NAME"]),
+    ("hf://org/vit/below/file", None, {}, ["the repository has no such file", "config.json"]),
+    ("hf://org/vit/../other", None, {}, ["is not a model on the hub", "hf://ORG/NAME"]),
     ("hf://org/empty", None, {}, ["holds no weights", "README.md"]),
 ]
 
@@ -257,6 +197,10 @@ PARSED = {
     "hf://org/name": HubModel("org/name"),
     "hf://gpt2": HubModel("gpt2"),
     "hf://org/name.v1@refs/pr/3": HubModel("org/name.v1", "refs/pr/3"),
+    "hf://org/name@a%2Fb": HubModel("org/name", "a/b"),
+    "hf://org/name/model.safetensors": HubModel("org/name", "main", "model.safetensors"),
+    "hf://org/name@v1/sub/x.bin": HubModel("org/name", "v1", "sub/x.bin"),
+    "hf://org/name@refs/pr/3/sub": HubModel("org/name", "refs/pr/3", "sub"),
     "folder/model.safetensors": None,
     "./hf/name": None,
 }

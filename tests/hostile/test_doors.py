@@ -52,7 +52,7 @@ REASONS = {
     ("cli/app.py", "import_module"): "loads our own commands by a fixed table",
     ("containers/detect.py", "import_module"): "loads our own formats by a fixed table",
     ("containers/remote/store.py", "import_module"): "loads our own stores by a fixed table",
-    ("containers/hub.py", "import_module"): "loads huggingface_hub, named in the code",
+    ("containers/hub_files.py", "import_module"): "loads huggingface_hub, named in the code",
     ("containers/io/rename.py", "ctypes"): "calls renameat2 of the C library with our own paths",
     ("containers/pickle/opcodes.py", "pickletools"): "decodes opcodes; it builds and calls nothing",
     ("core/fast_dataclass.py", "exec"): "compiles constructors from the names of our own fields",

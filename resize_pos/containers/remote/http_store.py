@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,14 +18,12 @@ from resize_pos.containers.remote.store import (
     pause,
 )
 from resize_pos.containers.remote.traffic import count
+from resize_pos.containers.remote.web import ask, body
 from resize_pos.core.errors import ContainerError
 
 if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
-_TIMEOUT = 60.0  # seconds without any byte
-_BLOCK = 1 << 20
-_LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MISSING = frozenset({404, 410})
 
 
@@ -69,7 +65,7 @@ class HttpStore(Store):
             if not total.isdecimal():
                 raise ContainerError(f"{path}: the server does not say how long the file is.")
             info = ObjectInfo(int(total), _identity(headers))
-            data = b"".join(_body(answer, min(length, info.size)))
+            data = b"".join(body(answer, min(length, info.size)))
         count(received=len(data))
         if len(data) < min(length, info.size):
             raise TryAgain("the connection was closed early")
@@ -97,7 +93,7 @@ class HttpStore(Store):
             total = answer.headers.get("Content-Range", "").rpartition("/")[2]
             if total.isdecimal() and int(total) != info.size:
                 raise changed(path)
-            yield from _body(answer, length)
+            yield from body(answer, length)
 
     def page(self, path: RemotePath) -> Listing:
         """Refuse: a web server has no listing."""
@@ -122,43 +118,26 @@ def _ask(path: RemotePath, headers: Mapping[str, str]) -> Any:
     user, query = path.secrets
     name = urllib.parse.quote(path.key, safe="/%+,;=:@!$&'()*~")
     url = f"{path.scheme}://{path.host}/{name}{'?' + query if query else ''}"
-    request = urllib.request.Request(url, headers={**headers, "Accept-Encoding": "identity"})
+    secret = ""
     if user:
-        code = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {code}")
-    count(1)
+        secret = f"Basic {base64.b64encode(urllib.parse.unquote(user).encode()).decode()}"
     try:
-        return urllib.request.urlopen(request, timeout=_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in _MISSING:
-            raise FileNotFoundError(2, "no such file", str(path)) from None
-        if error.code == 412:
-            raise changed(path) from None
-        if error.code in _LATER:
-            raise TryAgain(f"the server answered {error.code}") from None
-        if error.code == 416:
-            return _empty(path)
-        reason = http.client.responses.get(error.code, "")
-        hint = "The link may have expired." if query and error.code in (400, 401, 403) else None
-        raise ContainerError(f"{path}: the server answered {error.code} {reason}.", hint) from None
-    except (OSError, http.client.HTTPException) as error:
-        # The reason may contain the address with its secrets, so only its kind is shown.
-        cause = getattr(error, "reason", error)
-        words = getattr(cause, "strerror", None) or type(cause).__name__
-        raise TryAgain(f"the server cannot be reached: {words}") from None
+        answer = ask(url, headers, secret=secret)
     except ValueError:
         raise ContainerError(f"{path}: is not a web address.") from None
+    if answer.status < 400:
+        return answer
+    answer.close()
+    if answer.status in _MISSING:
+        raise FileNotFoundError(2, "no such file", str(path))
+    if answer.status == 412:
+        raise changed(path)
+    if answer.status == 416:
+        return _empty(path)
+    reason = http.client.responses.get(answer.status, "")
+    hint = "The link may have expired." if query and answer.status in (400, 401, 403) else None
+    raise ContainerError(f"{path}: the server answered {answer.status} {reason}.", hint)
 
 
 def _empty(path: RemotePath) -> NoReturn:
     raise ContainerError(f"{path}: the file is empty, or shorter than before.")
-
-
-def _body(answer: Any, length: int) -> Iterator[bytes]:
-    try:
-        while length > 0 and (block := answer.read(min(_BLOCK, length))):
-            length -= len(block)
-            yield block
-    except (OSError, http.client.HTTPException) as error:
-        raise TryAgain(f"the connection broke ({type(error).__name__})") from error

@@ -29,6 +29,7 @@ _STORES = {
     "s3": "s3_store:S3Store",
     "http": "http_store:HttpStore",
     "https": "http_store:HttpStore",
+    "hf": "hub_store:HubStore",
 }
 _OTHERS = "fsspec_store:FsspecStore"
 

@@ -1,0 +1,58 @@
+"""Requests to web servers through the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resize_pos.containers.remote.store import TryAgain
+from resize_pos.containers.remote.traffic import count
+
+_TIMEOUT = 60.0  # seconds without any byte
+_BLOCK = 1 << 20
+LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Return a redirect as it is."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Do not follow."""
+
+
+def ask(url: str, headers: Mapping[str, str], *, secret: str = "", follow: bool = True) -> Any:
+    """Send one request; return the answer, whatever its status. Trouble that passes is `TryAgain`.
+
+    `secret` is the header Authorization. It is not sent to the target of a redirect.
+    """
+    request = urllib.request.Request(url, headers={**headers, "Accept-Encoding": "identity"})
+    if secret:
+        request.add_unredirected_header("Authorization", secret)
+    opener = urllib.request.build_opener(*([] if follow else [_Stay]))
+    count(1)
+    try:
+        return opener.open(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code in LATER:
+            error.close()
+            raise TryAgain(f"the server answered {error.code}") from None
+        return error
+    except (OSError, http.client.HTTPException) as error:
+        # The reason may contain the address with its secrets, so only its kind is shown.
+        cause = getattr(error, "reason", error)
+        words = getattr(cause, "strerror", None) or type(cause).__name__
+        raise TryAgain(f"the server cannot be reached: {words}") from None
+
+
+def body(answer: Any, length: int) -> Iterator[bytes]:
+    """Read at most so many bytes of an answer, block by block."""
+    try:
+        while length > 0 and (block := answer.read(min(_BLOCK, length))):
+            length -= len(block)
+            yield block
+    except (OSError, http.client.HTTPException) as error:
+        raise TryAgain(f"the connection broke ({type(error).__name__})") from error
