@@ -37,8 +37,8 @@ from resize_pos.core.operations import Resample
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
+from resize_pos.quality.checks import worst
 from resize_pos.quality.measures.table import Neighbours
-from resize_pos.quality.verdict import worst
 from resize_pos.verify.against_source import explain
 
 ROOT = Path(__file__).parents[1]

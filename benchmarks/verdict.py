@@ -35,7 +35,8 @@ from resize_pos.core.operations import Resample
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
-from resize_pos.quality.verdict import SMALL, Level, worst
+from resize_pos.quality.checks import Level, worst
+from resize_pos.quality.verdict import SMALL
 from resize_pos.verify.against_source import TableVerification, explain
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from resize_pos.cli.terminal import say_command
 from resize_pos.core.errors import OutputError, ResizePosError
 from resize_pos.core.printable import printable
 from resize_pos.core.system_errors import cause
-from resize_pos.quality.verdict import Check, Level
+from resize_pos.quality.checks import Check, Level
 
 _LEVELS = {"ok": "notice", "warn": "warning", "fail": "error"}
 

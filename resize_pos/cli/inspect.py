@@ -13,7 +13,6 @@ from resize_pos.core.errors import UsageError
 from resize_pos.core.request import Request
 from resize_pos.families.tables import PositionTable
 from resize_pos.report.inspection import Inspection
-from resize_pos.report.json import health_document, table_document, traffic_document
 from resize_pos.run.inspection import inspect
 
 
@@ -56,6 +55,8 @@ def command(
 
 
 def _table(table: PositionTable, inspection: Inspection) -> dict[str, Any]:
+    from resize_pos.report.json import health_document, table_document
+
     document = table_document(table)
     if table.name in inspection.health:
         document["health"] = health_document(inspection.health[table.name])
@@ -63,6 +64,8 @@ def _table(table: PositionTable, inspection: Inspection) -> dict[str, Any]:
 
 
 def _document(inspection: Inspection) -> dict[str, Any]:
+    from resize_pos.report.json import traffic_document
+
     located = inspection.located
     return {
         "schema": "resize-pos/inspection/1",

@@ -13,8 +13,8 @@ from resize_pos.cli.terminal import Part, aligned, say, tell, width
 from resize_pos.containers.reformat import Conversion
 from resize_pos.core.printable import human_size
 from resize_pos.families.family import Family, Role
+from resize_pos.quality.checks import Check, Level
 from resize_pos.quality.measures.catalogue import MEASURES
-from resize_pos.quality.verdict import Check, Level
 from resize_pos.report.groups import (
     Group,
     change_words,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from resize_pos.cli.render import LEVEL_STYLES
 from resize_pos.cli.terminal import say, tell
 from resize_pos.core.printable import human_size
-from resize_pos.quality.verdict import Level
+from resize_pos.quality.checks import Level
 from resize_pos.report.batch import count_words
 from resize_pos.report.batch_result import BatchResult, JobResult, JobStatus
 

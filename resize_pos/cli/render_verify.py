@@ -5,7 +5,7 @@ from __future__ import annotations
 from resize_pos.cli.render import LEVEL_STYLES, level_word, show_check, show_measures
 from resize_pos.cli.terminal import aligned, say, tell, width
 from resize_pos.core.conventions import CONVENTIONS
-from resize_pos.quality.verdict import LABEL, Level
+from resize_pos.quality.checks import LABEL, Level
 from resize_pos.report.groups import Group, change_words, grouped
 from resize_pos.report.verify_report import Verified
 from resize_pos.verify.against_source import TableVerification

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,8 @@ from resize_pos.cli.github import annotated
 from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, PLACE, command_line, make_job
 from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
-from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.report import Report
-from resize_pos.run.job import output_place, run
+from resize_pos.run.job import Job, output_place, run
 
 
 @click.command("resize")
@@ -57,12 +58,9 @@ def command(
         raise UsageError("-q excludes -v, --json and --format.")
     wants_document = form != "text" or bool(reports)
     with annotated(checkpoint, wanted=form == "github"):
-        draw = wants_pictures(reports)
         place = output_place(output)
-        job = make_job(checkpoint, options, hash_output=wants_document, draw=draw, **place)
-        require_report_targets(reports, force=job.force, sources=[checkpoint])
-        report = run(job)
-        write_reports(report, reports, command_line(ctx))
+        job = make_job(checkpoint, options, hash_output=wants_document, **place)
+        report = _run_with_reports(job, reports, ctx) if reports else run(job)
     if form == "json":
         from resize_pos.report.json import report_document
 
@@ -76,6 +74,15 @@ def command(
 
         show_report(report, verbose=verbose)
     ctx.exit(report.exit_code(strict=strict))
+
+
+def _run_with_reports(job: Job, reports: Sequence[Path], ctx: click.Context) -> Report:
+    from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
+
+    require_report_targets(reports, force=job.force, sources=[job.source])
+    report = run(replace(job, draw=wants_pictures(reports)))
+    write_reports(report, reports, command_line(ctx))
+    return report
 
 
 def _annotate(report: Report) -> None:

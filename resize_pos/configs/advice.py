@@ -11,7 +11,6 @@ from resize_pos.configs.library_keys import lengths_without_config, without_conf
 from resize_pos.configs.model_types import model_type_of
 from resize_pos.configs.read import ConfigFiles, as_size, library_of
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
-from resize_pos.configs.vision_language import tokens_of
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
@@ -109,6 +108,8 @@ def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
     key = _CALLED_WITH.get(model_type_of(config))
     if key is None or transfer.from_grid is None or transfer.to_grid is None:
         return
+    from resize_pos.configs.vision_language import tokens_of  # only for such models
+
     before, after = (tokens_of(config, grid) for grid in (transfer.from_grid, transfer.to_grid))
     if before != after:
         yield ConfigAdvice("transformers", "the processor, when called", key, before, after)

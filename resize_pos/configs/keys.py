@@ -14,6 +14,9 @@ from enum import StrEnum
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import KeyPath
 
+# Sections that contain a whole model: ColPali and similar models, T5Gemma 2, Qwen Omni.
+WRAPPERS: tuple[KeyPath, ...] = ((), ("vlm_config",), ("encoder",), ("thinker_config",))
+
 
 class KeyKind(StrEnum):
     """What a value counts."""

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from resize_pos.configs.keys import CONFIG_FILES, PLACES, SPECTROGRAM, ConfigPlace, KeyKind, Library
+from resize_pos.configs.keys import (
+    CONFIG_FILES,
+    PLACES,
+    SPECTROGRAM,
+    WRAPPERS,
+    ConfigPlace,
+    KeyKind,
+    Library,
+)
 from resize_pos.configs.model_types import model_type_of
-from resize_pos.configs.vision_language import WRAPPERS
 from resize_pos.core.errors import ContainerError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
+from resize_pos.configs.keys import WRAPPERS
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.json_edit import Document, KeyPath
-
-# Sections that contain a whole model: ColPali and similar models, T5Gemma 2, Qwen Omni.
-WRAPPERS: tuple[KeyPath, ...] = ((), ("vlm_config",), ("encoder",), ("thinker_config",))
 
 
 class FactorForm(StrEnum):

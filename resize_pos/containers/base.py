@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.arrays import native
-from resize_pos.containers.io.link_or_copy import link_or_copy
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
@@ -320,6 +319,8 @@ class FileContainer(Container):
 
     def write_or_link(self, target: Path, *, link: bool) -> Copied:
         """Copy or hard-link the unchanged file into a new folder."""
+        from resize_pos.containers.io.link_or_copy import link_or_copy
+
         linked = link_or_copy(self.source, target, link=link)
         return self.copied_except(()) + Copied(0, 0, linked=int(linked))
 

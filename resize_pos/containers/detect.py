@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -20,6 +19,7 @@ from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from resize_pos.containers.base import Container
@@ -30,7 +30,7 @@ _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 _AFTER_VERSION = (b"\x12", b"\x1a", b"\x22", b"\x28", b"\x32", b"\x3a", b"\x42")
 
-_INDEX = re.compile(r"(?P<weights>.+)\.index(\.[\w-]+)?\.json")
+_INDEX = lazy_regex(r"(?P<weights>.+)\.index(\.[\w-]+)?\.json")
 
 # torch's distributed checkpoints: a folder with this file and pieces that it describes.
 DISTRIBUTED_INDEX, DISTRIBUTED_PIECE = ".metadata", ".distcp"

@@ -34,6 +34,7 @@ from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
@@ -42,20 +43,20 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 # The names that libraries give to the weights of a model.
-_WEIGHT_NAMES = re.compile(r"(pytorch_|open_clip_|diffusion_pytorch_)*model[\w.-]*")
+_WEIGHT_NAMES = lazy_regex(r"(pytorch_|open_clip_|diffusion_pytorch_)*model[\w.-]*")
 
 # Files that training writes beside the weights. None of them is a checkpoint of the model.
-_TRAINING = re.compile(r"(training_args|scheduler|rng_state|random_states|scaler|loss)[\w.-]*")
+_TRAINING = lazy_regex(r"(training_args|scheduler|rng_state|random_states|scaler|loss)[\w.-]*")
 
 # Not copied: these files would still have the old resolution in a folder for the new one.
 _STALE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r".*\.(h5|msgpack|gguf|tflite|ot)"), "weights we cannot convert"),
+    (lazy_regex(r".*\.(h5|msgpack|gguf|tflite|ot)"), "weights we cannot convert"),
     (
-        re.compile(rf".*({'|'.join(map(re.escape, GRAPH_SUFFIXES))})([._]data)?"),
+        lazy_regex(rf".*({'|'.join(map(re.escape, GRAPH_SUFFIXES))})([._]data)?"),
         "a graph for the old size; convert it by itself",
     ),
     (
-        re.compile(rf"optimizer[\w.-]*({'|'.join(map(re.escape, WEIGHT_SUFFIXES))})"),
+        lazy_regex(rf"optimizer[\w.-]*({'|'.join(map(re.escape, WEIGHT_SUFFIXES))})"),
         "optimizer state, keyed by number",
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -20,12 +19,13 @@ from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import parse, replace_value
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(?P<variant>\.[\w-]+)?\.\w+")
+_SHARD = lazy_regex(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(?P<variant>\.[\w-]+)?\.\w+")
 _LARGEST_TOTAL = 2**63
 _LARGEST_INDEX = 256 * 2**20
 

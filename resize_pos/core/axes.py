@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from resize_pos.core.errors import UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
+from resize_pos.core.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +41,7 @@ _CELLS = ("t", *_GRID)
 _ROWS = ("p", *_CELLS, "s")
 _BLOCKS = ("H", "W")
 _SUM = "+"  # the place of a flattened sum among the axes
-_WORD = re.compile(r"([a-zHW])(?:=([1-9][0-9]*))?|1", re.ASCII)
+_WORD = lazy_regex(r"([a-zHW])(?:=([1-9][0-9]*))?|1", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

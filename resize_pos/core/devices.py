@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from resize_pos.core.errors import UsageError
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.printable import quoted
 
 CPU = "cpu"
 
-_DEVICE = re.compile(r"cpu|mps|cuda(?::[0-9]{1,4})?", re.ASCII)
+_DEVICE = lazy_regex(r"cpu|mps|cuda(?::[0-9]{1,4})?", re.ASCII)
 
 
 def check_device(text: str) -> str:

@@ -10,14 +10,15 @@ import re
 
 from resize_pos.core.errors import GeometryError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.printable import quoted
 
 LARGEST = 1_000_000_000  # of any size, grid or count: more is a mistake, not a model
 
 # Also 384,512 and, for pixels, 384px: what people type.
-_SIDES = re.compile(r"[1-9][0-9]*(?: ?[x×*,] ?[1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
-_PIXELS = re.compile(r" ?px\Z", re.IGNORECASE)
-_NUMBER = re.compile(r"[0-9]+")
+_SIDES = lazy_regex(r"[1-9][0-9]*(?: ?[x×*,] ?[1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
+_PIXELS = lazy_regex(r" ?px\Z", re.IGNORECASE)
+_NUMBER = lazy_regex(r"[0-9]+")
 Sides = str | int | tuple[int, int] | tuple[int, int, int]
 
 

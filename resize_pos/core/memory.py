@@ -6,14 +6,16 @@ import os
 import re
 from pathlib import Path
 
+from resize_pos.core.lazy_regex import lazy_regex
+
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = (  # of a control group, versions 2 and 1: the limit, what is used of it, and details
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
 )
-_CACHE = re.compile(r"^(?:in)?active_file (\d+)$", re.M)
-_ENTRY = re.compile(r"^(MemAvailable|SwapFree):\s+(\d+) kB", re.M)
+_CACHE = lazy_regex(r"^(?:in)?active_file (\d+)$", re.M)
+_ENTRY = lazy_regex(r"^(MemAvailable|SwapFree):\s+(\d+) kB", re.M)
 
 
 def available_memory() -> int | None:

@@ -10,6 +10,8 @@ import re
 import unicodedata
 from typing import Any
 
+from resize_pos.core.lazy_regex import lazy_regex
+
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 # Runners of GitHub and Azure read this anywhere in a line.
@@ -17,7 +19,7 @@ _RUNNER_MARK = "##["
 
 _LONGEST = 80  # characters of a value that is quoted in a message
 
-_BEYOND_ASCII = re.compile(r"[^\x20-\x7e\n]")
+_BEYOND_ASCII = lazy_regex(r"[^\x20-\x7e\n]")
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.options import JOB_OPTIONS, Kind, Option, request_options
 
 # Arguments of the API that are no options of a conversion.
@@ -20,9 +21,9 @@ _OTHERS: Mapping[str, str] = {
 }
 # How a message writes a value: a number or size, a placeholder, a quoted text, a word of a list.
 _VALUE = r"\d+(?:x\d+)*(?![\w.]*\w)|[A-Z][\w|]*\b|'[^']*'|\"[^\"]*\""
-_FLAG = re.compile(rf"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?: ({_VALUE}|[\w:.-]*\w))?")
-_COMMANDS = re.compile(r"`?resize-pos (inspect|verify|compare)(?: -v)?`?")
-_OUTPUT = re.compile(r"(?<![\w-])-o\b(?: ([A-Z][\w.]*))?")
+_FLAG = lazy_regex(rf"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?: ({_VALUE}|[\w:.-]*\w))?")
+_COMMANDS = lazy_regex(r"`?resize-pos (inspect|verify|compare)(?: -v)?`?")
+_OUTPUT = lazy_regex(r"(?<![\w-])-o\b(?: ([A-Z][\w.]*))?")
 
 
 def _by_flag() -> dict[str, tuple[Option, bool]]:

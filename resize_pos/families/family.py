@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.conventions import (
@@ -20,12 +20,15 @@ from resize_pos.core.conventions import (
 )
 from resize_pos.core.errors import ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.operations import Mixing
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.families.windows import DerivedRule, WindowRule
+
+if TYPE_CHECKING:
+    from resize_pos.families.windows import DerivedRule, WindowRule
 
 SAME_DIGIT = str.maketrans("123456789", "000000000")
-_NUMBERS_IN_SYNTAX = re.compile(r"\{|\\[1-9]|\[\^")  # their digits must not be replaced
+_NUMBERS_IN_SYNTAX = lazy_regex(r"\{|\\[1-9]|\[\^")  # their digits must not be replaced
 _STEM = r"(?P<stem>(?:.*?[./])??)"  # non-greedy, so that a key can begin with a module
 
 
@@ -95,12 +98,6 @@ class Family:
     forcible: bool = False
     source: str = ""
 
-    def may_match(self, alike: str) -> bool:
-        """Whether the key may match a name in which every digit was replaced by 0."""
-        if _NUMBERS_IN_SYNTAX.search(self.key):
-            return True
-        return _compiled(self.key.translate(SAME_DIGIT)).fullmatch(alike) is not None
-
     def stem(self, name: str) -> str | None:
         """Match a tensor's name; return the part before the key, or None."""
         found = _compiled(self.key).fullmatch(name)
@@ -155,7 +152,7 @@ class Family:
         )
 
 
-_CONDITION = re.compile(r"(~?)([^:@#]+)([:@#]?)(\d*)")
+_CONDITION = lazy_regex(r"(~?)([^:@#]+)([:@#]?)(\d*)")
 
 
 def _present(name: str, stem: str, tensors: Mapping[str, TensorInfo]) -> bool:
@@ -236,6 +233,13 @@ def _compiled(key: str) -> re.Pattern[str]:
     return re.compile(f"{_STEM}(?:{key})")
 
 
+def key_may_match(key: str, alike: str) -> bool:
+    """Whether the key of a family may match a name in which every digit was replaced by 0."""
+    if _NUMBERS_IN_SYNTAX.search(key):
+        return True
+    return _compiled(key.translate(SAME_DIGIT)).fullmatch(alike) is not None
+
+
 def load_families(text: str) -> tuple[Family, ...]:
     """Read a registry from TOML; refuse unknown keys, missing keys and repeated names."""
     document = tomllib.loads(text)
@@ -297,9 +301,23 @@ _PLAIN = {
     "forcible": bool,
     "audio": str,
 }
+
+
+def _window_rule(entry: Mapping[str, Any]) -> WindowRule:
+    from resize_pos.families.windows import WindowRule  # only few models have windows
+
+    return WindowRule.parse(entry)
+
+
+def _derived_rule(entry: Mapping[str, Any]) -> DerivedRule:
+    from resize_pos.families.windows import DerivedRule
+
+    return DerivedRule.parse(entry)
+
+
 _RULES: Mapping[str, Callable[[Any], object]] = {
-    "windows": WindowRule.parse,
-    "derived": DerivedRule.parse,
+    "windows": _window_rule,
+    "derived": _derived_rule,
     "mixes": Mixing,
 }
 AUDIO = ("mel time", "time mel", "time/2")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 
 _VOLUME_CHANNELS = (1, 2, 3, 4)  # CT, PET-CT, colour, the four of BraTS
@@ -21,12 +22,12 @@ _VOLUME_CHANNELS = (1, 2, 3, 4)  # CT, PET-CT, colour, the four of BraTS
 _COLOURS = 3
 _OTHER_CHANNELS = (1, 4)
 _MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
-_PATCH_NAME = re.compile(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
-_LINEAR_NAME = re.compile(r"patch|(?:image|pixels?)_to_tokens?|to_tokens\.", re.IGNORECASE)
+_PATCH_NAME = lazy_regex(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
+_LINEAR_NAME = lazy_regex(r"patch|(?:image|pixels?)_to_tokens?|to_tokens\.", re.IGNORECASE)
 _MOST_OWN_ROWS = 8  # rows by which tables of one grid may differ: class tokens, registers
 _MOST_KERNELS = 64  # that one table is compared with; no model has so many patch embeddings
 _MOST_STEPS = 8  # kernels between the pixels and a table
-_FACTOR = re.compile(r"([*/])\s+")
+_FACTOR = lazy_regex(r"([*/])\s+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The known families. Each is parsed from `families.toml` when a tensor name first needs it.
 
 Parsing all of them takes longer than all other work of inspecting a checkpoint. So the text is
-split into entries. An entry is parsed only if a tensor name contains a substring that every match
-of the entry's key must contain.
+split into entries. An entry is parsed only if its key matches a tensor name. The key is compiled
+only if the name contains a substring that every match of the key must contain.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from functools import cache
 from pathlib import Path
 
 from resize_pos.core.errors import UsageError
-from resize_pos.families.family import SAME_DIGIT, Family, load_families
+from resize_pos.core.lazy_regex import lazy_regex
+from resize_pos.families.family import SAME_DIGIT, Family, key_may_match, load_families
 
 _ENTRY = "[[family]]\n"
-_KEY = re.compile(r"^key = '([^']*)'$", re.MULTILINE)
-_LITERAL = re.compile(r"(?:[\w/]|\\\.)+")  # a pattern that matches only itself
+_KEY = lazy_regex(r"^key = '([^']*)'$", re.MULTILINE)
+_LITERAL = lazy_regex(r"(?:[\w/]|\\\.)+")  # a pattern that matches only itself
 _INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # text that contains no group
-_OPTIONAL_GROUP = re.compile(rf"\({_INSIDE}\)[?*]")
-_GROUP = re.compile(rf"\({_INSIDE}\)[+]?")
-_LOOSE = re.compile(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
+_OPTIONAL_GROUP = lazy_regex(rf"\({_INSIDE}\)[?*]")
+_GROUP = lazy_regex(rf"\({_INSIDE}\)[+]?")
+_LOOSE = lazy_regex(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
 _GAP, _DOT = "\n", "\0"  # occur in no key
 
 
@@ -61,10 +62,10 @@ class Registry:
 
     def __init__(self, text: str) -> None:
         _, *self._entries = text.split(_ENTRY)
-        keys = (_KEY.search(entry) for entry in self._entries)
+        found = (_KEY.search(entry) for entry in self._entries)
+        self._keys = [key[1] if key else ".*" for key in found]
         self._needles = [
-            tuple(needle.translate(SAME_DIGIT) for needle in needles(key[1])) if key else ("",)
-            for key in keys
+            tuple(needle.translate(SAME_DIGIT) for needle in needles(key)) for key in self._keys
         ]
         self._families: dict[int, Family] = {}
         self._candidates: dict[str, tuple[int, ...]] = {}
@@ -79,7 +80,7 @@ class Registry:
                 number
                 for number, wanted in enumerate(self._needles)
                 if any(needle in alike for needle in wanted)
-                and self._family(number).may_match(alike)
+                and key_may_match(self._keys[number], alike)
             )
             self._candidates[alike] = found
         return map(self._family, found)

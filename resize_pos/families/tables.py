@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
@@ -13,7 +14,9 @@ from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.operations import Operation, SinCosTable
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
-from resize_pos.families.windows import Reach
+
+if TYPE_CHECKING:
+    from resize_pos.families.windows import Reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ def axial_tables(
 ) -> Sequence[PositionTable] | OpenCase:
     """Accept both tables if the stated size agrees with them; else ask."""
     rule = RULES[Role.ABSOLUTE].settle
-    assert rule is not None
     flags = " ".join(command(match.tensor, match.layout, around.tensors) for match in pair)
     names = " and ".join(match.tensor.name for match in pair)
     lengths = "×".join(

@@ -150,7 +150,6 @@ def _settle(
 ) -> PositionTable:
     """Determine the geometry; a table with as many rows as a known one has its grid."""
     rule = RULES[Role.ABSOLUTE].settle
-    assert rule is not None
     leader = _leader(match, settled)
     if leader is None:
         return rule(match, around, settled)

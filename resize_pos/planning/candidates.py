@@ -14,6 +14,7 @@ from enum import IntEnum
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.planning.grid_solver import RowCount, rows_in_words
 
@@ -35,33 +36,33 @@ _AXIAL: Mapping[int, tuple[str, ...]] = {
     4: ("1 h 1 d", "1 1 w d", "1 d h 1", "1 d 1 w"),
 }
 
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-_POSITION = re.compile(
+_WORD = lazy_regex(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_POSITION = lazy_regex(
     r"(?:pos|ppe|wpe|ape|pe|posi?t?ions?|positional|abs|absolute|grid|locs?|locations?|spatial"
     r"|coords?|places?|pos(?:emb|enc|tab|embed|itionemb)\w*)"
 )
-_FIRM = re.compile(r"(?:pos|wpe|ape|pe|positions?|positional|pos(?:emb|enc|tab|ition)\w*)")
+_FIRM = lazy_regex(r"(?:pos|wpe|ape|pe|positions?|positional|pos(?:emb|enc|tab|ition)\w*)")
 # Words of tables that count something else: queries, words, offsets, buckets, frames …
-_OTHER = re.compile(
+_OTHER = lazy_regex(
     r"quer(?:y|ies)|rel|relative|relpos|anchors?|bias|buckets?|prompts?|registers?|types?|time"
     r"|timesteps?|temporal|frames?|text|texts|txt|words?|vocab|char|chars|freqs?|scales?|slots?"
     r"|latents?|memory|codebook|label|labels|class|cls|dist|lang|language|caption|audio|speaker"
     r"|expert|experts|keypoint|keypoints|points?|boxes?|segment|rope|rotary|inv|sep|mean|std"
     r"|decoder_start|key|value|qkv|attn|mlp|ffn|conv|norm|ln|proj|fc|gate|mask"
 )
-_HINT = re.compile(
+_HINT = lazy_regex(
     r"pos|pe\b|(?:grid|loc|location|locations|spatial|coords?)_?(?:emb|enc|tab)|(?:height|width|rows?|col|cols|column|[hwxy]|vertical|horizontal|freq|time)_?emb",
     re.IGNORECASE,
 )
-_EMBEDS = re.compile(r"emb\w*|enc|encodings?|tables?|lookup")
+_EMBEDS = lazy_regex(r"emb\w*|enc|encodings?|tables?|lookup")
 _LAYER = frozenset({"mlp", "proj", "fc", "ffn", "conv", "norm", "net"})
 _TEXT = frozenset({"text", "txt", "textual", "language", "lang", "caption", "tokenizer"})
-_WEIGHT = re.compile(
+_WEIGHT = lazy_regex(
     r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
 )
-_LOOKUP = re.compile(r"(.*?)[./](?:weight|embedding|embeddings?[./]weight)$")
-_TOKEN = re.compile(r"token|cls|class_?emb|\bclass\b|dist\b|registers?|\breg\b|meta", re.IGNORECASE)
-_NO_TOKEN = re.compile(r"mask|pos|type|word|vocab|patch|to_|proj|norm", re.IGNORECASE)
+_LOOKUP = lazy_regex(r"(.*?)[./](?:weight|embedding|embeddings?[./]weight)$")
+_TOKEN = lazy_regex(r"token|cls|class_?emb|\bclass\b|dist\b|registers?|\breg\b|meta", re.IGNORECASE)
+_NO_TOKEN = lazy_regex(r"mask|pos|type|word|vocab|patch|to_|proj|norm", re.IGNORECASE)
 _AXES_OF_NAMES: Sequence[tuple[str, str]] = (
     ("height", "width"),
     ("h", "w"),
@@ -207,6 +208,8 @@ def axial_layout(tensor: TensorInfo, axis: str, widths: Mapping[int, int]) -> La
 def axial_partner(name: str, tensors: Mapping[str, TensorInfo]) -> str | None:
     """Return the table of columns that goes with a table of rows, by its name."""
     for rows, columns in _AXES_OF_NAMES:
+        if rows not in name:
+            continue
         for found in re.finditer(rf"(?<![A-Za-z]){rows}(?![A-Za-z])|(?<=_){rows}", name):
             if rows == "0" and not name.endswith(".0"):
                 continue

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resize_pos.core.errors import TableError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role, name_pattern
@@ -22,12 +23,12 @@ from resize_pos.families.tables import Action, Located, Step
 
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
-_WEIGHTS = re.compile(
+_WEIGHTS = lazy_regex(
     r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
 )
 # An axis of positions by its name: one row per row or column of cells.
-_AXIS_NAME = re.compile(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?emb", re.IGNORECASE)
-_TOKENS = re.compile(
+_AXIS_NAME = lazy_regex(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?emb", re.IGNORECASE)
+_TOKENS = lazy_regex(
     r"quer(?:y|ies)|token|prompt|latent|codebook|anchor|memory|slot|prototype|centroid|label|class"
     r"|expert|bucket|point|region|keypoint|vocab|word|char|text|head|label|speaker|time|frame"
     r"|temporal|freq|inv_|rope|rotary|register|center|queue|bank|mask_|logit|gate|dist|scale|mean"
@@ -35,10 +36,10 @@ _TOKENS = re.compile(
     re.IGNORECASE,
 )
 # Tables that are looked up by word, or that ask: their number of rows is no grid.
-_LOOKED_UP = re.compile(
+_LOOKED_UP = lazy_regex(
     r"quer(?:y|ies)|latent|vocab|(?:word|token)s?_?emb|embed_tokens|wte\b", re.IGNORECASE
 )
-_DIGITS = re.compile(r"\d+")
+_DIGITS = lazy_regex(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role, name_pattern
@@ -25,14 +26,11 @@ from resize_pos.planning.by_value import UnknownTables, find_by_value, match_by_
 from resize_pos.planning.candidates import Sound, has_pixels, sound_of
 from resize_pos.planning.custom import chosen_layout, custom_families
 from resize_pos.planning.grid_solver import Geometry
-from resize_pos.planning.join import joined_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
-from resize_pos.planning.rules.patch_kernel import kernel_tables
 from resize_pos.planning.sincos_detect import recognise_fixed
-from resize_pos.planning.unknown_windows import windows_left_alone
 
-_SOUNDS_LIKE = re.compile(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
+_SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
 _IMAGE = frozenset(
     {Role.ABSOLUTE, Role.MIXING, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
@@ -84,10 +82,13 @@ def locate_tables(around: Surroundings) -> Located:
         elif objections or _sounds_like(tensor):
             reason = "; ".join(objections) or "no family knows this name"
             near_misses.append(NearMiss(tensor, reason))
-    windows = windows_left_alone(near_misses, around.tensors) if near_misses else ()
-    left_alone += windows
-    passed = {each.tensor.name for each in windows}
-    near_misses = [miss for miss in near_misses if miss.tensor.name not in passed]
+    if near_misses:
+        from resize_pos.planning.unknown_windows import windows_left_alone
+
+        windows = windows_left_alone(near_misses, around.tensors)
+        left_alone += windows
+        passed = {each.tensor.name for each in windows}
+        near_misses = [miss for miss in near_misses if miss.tensor.name not in passed]
     pictured = bool(around.configs)  # ALIGN: a text table, and images for a convolution
     explained = {match.tensor.name for found in matches.values() for match in found}
     explained |= {each.tensor.name for each in left_alone} | {e.tensor.name for e in unsettled}
@@ -101,7 +102,6 @@ def locate_tables(around: Surroundings) -> Located:
     for role, rule in RULES.items():
         # A table that follows another one needs the geometry of that one first.
         for match in sorted(matches[role], key=lambda match: match.family.follows is not None):
-            assert rule.settle is not None
             try:
                 table = rule.settle(match, around, tables)
                 tables[match.tensor.name] = recognise_fixed(table, around.read, around.peek)
@@ -126,8 +126,12 @@ def locate_tables(around: Surroundings) -> Located:
         NearMiss(entry.tensor, entry.error.message) for entry in (found.weak if image else ())
     )
     if around.request.also is not None:
+        from resize_pos.planning.join import joined_tables
+
         tables |= {table.name: table for table in joined_tables(around, tables)}
     if around.request.to_patch is not None:
+        from resize_pos.planning.rules.patch_kernel import kernel_tables
+
         kernels = kernel_tables(tables.values(), around.tensors)
         tables |= {table.name: table for table in kernels}
     ordered = tuple(tables[name] for name in around.tensors if name in tables)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from resize_pos.core.errors import GeometryError
-from resize_pos.core.memory import available_memory
 from resize_pos.core.printable import human_size
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import Step
@@ -19,6 +18,8 @@ def require_memory(plan: Plan) -> None:
     needed = _WORKING_COPIES * sum(sizes.values())
     if needed < _CERTAINLY_FITS:
         return
+    from resize_pos.core.memory import available_memory  # only for large tables
+
     available = available_memory()
     if available is None or needed <= available:
         return

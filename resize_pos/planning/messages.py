@@ -11,42 +11,43 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 _SHAPE = r"(?:torch\.Size\()?\[([\d, ]*)\]\)?"
 _NAME = r"([\w.\[\]-]+)"
 
 # How torch, transformers 4, transformers 5 and a bare comparison write the same fact.
 _MISMATCHES = (
-    re.compile(
+    lazy_regex(
         rf"size mismatch for {_NAME}: copying a param with shape {_SHAPE} from checkpoint, "
         rf"the shape in current model is {_SHAPE}"
     ),
-    re.compile(
+    lazy_regex(
         rf"{_NAME}: found shape {_SHAPE} in the checkpoint and {_SHAPE} in the model instantiated"
     ),
-    re.compile(rf"{_NAME}\s*\|[^\n]*size mismatch - ckpt: {_SHAPE} vs model: ?{_SHAPE}"),
+    lazy_regex(rf"{_NAME}\s*\|[^\n]*size mismatch - ckpt: {_SHAPE} vs model: ?{_SHAPE}"),
 )
-_TOKENS = re.compile(
+_TOKENS = lazy_regex(
     r"(?:Image|Video) features and (?:image|video) tokens do not match[:,]? "
     r"tokens: (\d+), features:? (\d+)"
 )
-_INPUT = re.compile(
+_INPUT = lazy_regex(
     r"Input (?:image )?(size|height|width) \((\d+)(?:[*x](\d+))?\) doesn't match model"
     r"\s*\((\d+)(?:[*x](\d+))?\)"
 )
-_ADDED = re.compile(
+_ADDED = lazy_regex(
     r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton "
     r"dimension 1\b"
 )
 
-_POSITION = re.compile(
+_POSITION = lazy_regex(
     r"pos(?:ition)?(?:al)?_?(?:emb|enc|ids)|position_ids|pos_table|\bwpe\b", re.I
 )
-_TEXT = re.compile(r"\b(?:bert|roberta|gpt2?|transformer\.wpe|wpe|text(?:_model)?|decoder)\b", re.I)
-_IMAGE = re.compile(r"vis(?:ion|ual)|image|vit\b|patch|backbone|encoder\.layers", re.I)
-_RELATIVE = re.compile(r"relative_position_bias_table|rel_pos_(?:h|w|bias)|attention_biases")
-_DERIVED = re.compile(r"relative_position_index|attn_mask|relative_coords|position_ids")
-_HEAD = re.compile(r"\b(?:head|classifier|fc|score|logits|out_proj)[\w.]*\.(?:weight|bias)$")
+_TEXT = lazy_regex(r"\b(?:bert|roberta|gpt2?|transformer\.wpe|wpe|text(?:_model)?|decoder)\b", re.I)
+_IMAGE = lazy_regex(r"vis(?:ion|ual)|image|vit\b|patch|backbone|encoder\.layers", re.I)
+_RELATIVE = lazy_regex(r"relative_position_bias_table|rel_pos_(?:h|w|bias)|attention_biases")
+_DERIVED = lazy_regex(r"relative_position_index|attn_mask|relative_coords|position_ids")
+_HEAD = lazy_regex(r"\b(?:head|classifier|fc|score|logits|out_proj)[\w.]*\.(?:weight|bias)$")
 
 _NOT_SQUARE = "for an image that is not square, write --to HEIGHTxWIDTH."
 

@@ -26,12 +26,10 @@ from resize_pos.families.tables import (
     Unsettled,
     keep,
 )
-from resize_pos.families.windows import Follows
 from resize_pos.planning.census import require_whole
 from resize_pos.planning.nothing_found import nothing_found, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
-from resize_pos.planning.rules.sequence import require_lengths
 
 _CELLS = frozenset({Role.ABSOLUTE, Role.MIXING})  # one row or column per cell of the image
 IMAGE_ROLES = _CELLS | {Role.RELATIVE, Role.DISTANCE}
@@ -117,7 +115,10 @@ def make_plan(
     if asked == {Role.SEQUENCE} and located.near_misses and not located.tables:
         raise nothing_found(located, request)
     images_too = located.many and request.to_image
-    require_lengths(located.tables, located.unsettled, request, images_too=images_too)
+    if request.to_length is not None:
+        from resize_pos.planning.rules.sequence import require_lengths  # only with a length
+
+        require_lengths(located.tables, located.unsettled, request, images_too=images_too)
     planned: dict[str, Step] = {}
     for role, rule in RULES.items():
         of_role = [table for table in located.tables if table.role is role]
@@ -273,10 +274,14 @@ def _require_time(located: Located, request: Request) -> None:
 
 def _require_patches(located: Located, request: Request) -> None:
     """Refuse `--to-patch` if a relative table follows the image in cells of the old patch size."""
+    if request.to_patch is None:
+        return
+    from resize_pos.families.windows import Follows
+
     for table in located.tables:
         rule = table.family.windows
         tied = rule is not None and rule.follows in (Follows.IMAGE, Follows.GLOBAL)
-        if request.to_patch is not None and tied and table.role in IMAGE_ROLES:
+        if tied and table.role in IMAGE_ROLES:
             raise TableError(
                 f"--to-patch {request.to_patch}: {table.name} is a relative table that follows "
                 "the image, and such tables are only transferred at their own patch size."

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.notes import Note
 from resize_pos.core.operations import Lengthen, LengthMethod
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, is_all_text
-from resize_pos.planning.rules.derived import NO_MASK
+from resize_pos.planning.rules.base import NO_MASK
 
 
 def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iterator[Note]:
@@ -118,7 +118,7 @@ def _window_for(tables: Sequence[PositionTable], window: Grid, size: Size) -> Si
     return None if found == Size(window.height, window.width) else found
 
 
-_BLOCK_OF_MASK = re.compile(r"(.*\.)(\d+)\.attn_mask")
+_BLOCK_OF_MASK = lazy_regex(r"(.*\.)(\d+)\.attn_mask")
 
 
 def _mask_notes(located: Located, steps: Sequence[Step]) -> Iterator[Note]:

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import PositionTable, Unsettled
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = lazy_regex(r"\d+")
 NAME = "by-value"
 FAMILY = Family(
     name=NAME,

@@ -10,41 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import StrEnum
 
 from resize_pos.core.conventions import Coordinates, Resampling
-from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.quality.checks import SEVERITY, Check, Level
 from resize_pos.quality.measures.catalogue import MEASURES, Limit, Measured, Peer
 from resize_pos.quality.table_health import Health, HealthKind
-
-LABEL = (
-    "structural checks on the weights alone; accuracy is for an evaluation, or for "
-    "`resize-pos verify --images`"
-)
-
-
-class Level(StrEnum):
-    """How a check came out; ordered by severity in `_SEVERITY`."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-_SEVERITY = {Level.OK: 0, Level.WARN: 1, Level.FAIL: 2}
-
-
-NEUTRAL = frozenset({"libraries"})  # checks that state a fact and judge nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One judged measure."""
-
-    name: str
-    level: Level
-    detail: str
-
 
 # Each pair: up to the first is ok, up to the second a warning, beyond it a failure. A limit is the
 # constant or the envelope's own value times the factor, whichever is larger.
@@ -124,11 +94,6 @@ def judge_limits(measured: Measured, limits: Iterable[Limit]) -> tuple[Check, ..
             detail = f"{limit.measure} is {value:.4g}, above --max {limit.limit:g} ({meaning})"
             checks.append(Check("limit", Level.FAIL, detail))
     return tuple(checks)
-
-
-def worst(checks: Iterable[Check]) -> Level:
-    """Return the most severe level; ok if there are no checks."""
-    return max((check.level for check in checks), key=_SEVERITY.__getitem__, default=Level.OK)
 
 
 def _level(value: float, bounds: tuple[float, float]) -> Level:
@@ -252,7 +217,7 @@ def _place(values: Mapping[str, float]) -> Iterator[Check]:
     if not found:
         yield Check("place", Level.OK, "every position is where it was")
         return
-    level = max((level for level, _ in found), key=_SEVERITY.__getitem__)
+    level = max((level for level, _ in found), key=SEVERITY.__getitem__)
     words = next(words for one, words in found if one is level)
     yield Check("place", level, f"{words}{_geometry(values)}")
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from resize_pos._version import __version__
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.families.tables import Action
-from resize_pos.quality.verdict import Level
+from resize_pos.quality.checks import Level
 from resize_pos.report.batch_result import BatchResult, JobResult, batch_document
 from resize_pos.report.files import write_files
 from resize_pos.report.groups import change_words

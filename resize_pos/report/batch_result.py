@@ -10,7 +10,7 @@ from typing import Any
 from resize_pos._version import __version__
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
-from resize_pos.quality.verdict import Check, Level
+from resize_pos.quality.checks import Check, Level
 from resize_pos.report.json import SCHEMA, checks_document, report_document, request_document
 from resize_pos.report.report import Report
 

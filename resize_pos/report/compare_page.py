@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from resize_pos._version import __version__
-from resize_pos.quality.verdict import Check, Level, worst
+from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.report.compare_report import comparison_document
 from resize_pos.report.files import write_files
 from resize_pos.report.json import json_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resize_pos._version import __version__
-from resize_pos.quality.verdict import LABEL
+from resize_pos.quality.checks import LABEL
 from resize_pos.report.json import checks_document, health_document
 from resize_pos.verify.compare import Comparison, Side, TableComparison
 from resize_pos.verify.kept_grid import KeptGrid

@@ -11,8 +11,8 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, PositionTable, Step
+from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Peer
-from resize_pos.quality.verdict import Check, Level, worst
 
 _ORDER = (Level.OK, Level.WARN, Level.FAIL)
 

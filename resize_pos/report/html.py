@@ -13,7 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.printable import printable
-from resize_pos.quality.verdict import NEUTRAL
+from resize_pos.quality.checks import NEUTRAL
 from resize_pos.report.figures import Figure
 from resize_pos.report.page import Page
 

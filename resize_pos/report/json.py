@@ -23,9 +23,9 @@ from resize_pos.core.printable import finite, safe_json
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import LeftAlone, PositionTable, Step
+from resize_pos.quality.checks import LABEL, Check
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.table_health import Health
-from resize_pos.quality.verdict import LABEL, Check
 from resize_pos.report.report import Report, TableReport
 
 if TYPE_CHECKING:

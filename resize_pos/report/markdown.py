@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.printable import printable
-from resize_pos.quality.verdict import NEUTRAL, Check
+from resize_pos.quality.checks import NEUTRAL, Check
 from resize_pos.report.page import Page, PageSection
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#~$]|:(?=//)|(?<=www)\.)")
+_SPECIAL = lazy_regex(r"([\\`*_{}\[\]<>#~$]|:(?=//)|(?<=www)\.)")
 _MARKS = {"ok": "✅", "warn": "⚠️", "fail": "❌", "planned": "📝", "unchanged": "✅"}
 _MOST_NAMED = 12
 BAR = "\\|"  # a bar that does not end a cell

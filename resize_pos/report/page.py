@@ -10,8 +10,8 @@ from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Step
+from resize_pos.quality.checks import LABEL, Check
 from resize_pos.quality.measures.catalogue import MEASURES, Peer
-from resize_pos.quality.verdict import LABEL, Check
 from resize_pos.report.fine_tuning import PUBLISHED, Published
 from resize_pos.report.groups import (
     Group,

@@ -16,8 +16,8 @@ from resize_pos.core.notes import Note
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Step
 from resize_pos.planning.plan import Plan
+from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Peer
-from resize_pos.quality.verdict import Check, Level, worst
 from resize_pos.report.fine_tuning import (
     AFTER_A_WARNING,
     NOTHING,

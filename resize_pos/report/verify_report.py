@@ -8,7 +8,7 @@ from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.quality.verdict import LABEL, Level
+from resize_pos.quality.checks import LABEL, Level
 from resize_pos.report.json import (
     checks_document,
     health_document,

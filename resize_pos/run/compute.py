@@ -33,12 +33,13 @@ from resize_pos.planning.value_checks import (
     rows_come_last,
     tables_assumed_square,
 )
+from resize_pos.quality.checks import Check, Level
 from resize_pos.quality.measures.catalogue import Limit, Measured
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.sampling import spread
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of
 from resize_pos.quality.table_health import examine
-from resize_pos.quality.verdict import Check, Level, judge, judge_limits
+from resize_pos.quality.verdict import judge, judge_limits
 from resize_pos.report.groups import grouped
 from resize_pos.report.report import TableReport
 from resize_pos.transforms.execute import transform_all

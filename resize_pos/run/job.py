@@ -26,7 +26,6 @@ from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.containers.metering import Meter
 from resize_pos.containers.reformat import converted
 from resize_pos.containers.sources import Source, require_other_place, resolve_source
-from resize_pos.core.background import Beside, Promise
 from resize_pos.core.devices import CPU
 from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
@@ -273,6 +272,8 @@ def _convert(
     container: Container, plan: Plan, output: Path, job: Job, around: Surroundings
 ) -> _Written:
     """Write the target. Everything that can fail happens before the rename."""
+    from resize_pos.core.background import Beside, Promise  # only in a real run
+
     if plan.drops:
         container = container.without(plan.drops)
     shapes = {step.name: step.target_shape for step in plan.changes}

@@ -26,11 +26,12 @@ from resize_pos.core.operations import (
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Step, stored_grid
+from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.quality.table_health import Health, examine
-from resize_pos.quality.verdict import Check, Level, judge, worst
+from resize_pos.quality.verdict import judge
 from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,

@@ -20,10 +20,10 @@ from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, Step
 from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.sampling import ratio, size
 from resize_pos.quality.measures.table import Neighbours
 from resize_pos.quality.table_health import Health, examine
-from resize_pos.quality.verdict import Check, Level, worst
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain
 from resize_pos.verify.kept_grid import KeptGrid, keep_the_grid

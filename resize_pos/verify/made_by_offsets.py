@@ -12,7 +12,7 @@ from resize_pos.core.conventions import RELATIVE_CONVENTIONS
 from resize_pos.core.errors import ResizePosError
 from resize_pos.core.operations import Rebuild, ResampleOffsets
 from resize_pos.families.tables import Step
-from resize_pos.quality.verdict import Check, Level
+from resize_pos.quality.checks import Check, Level
 from resize_pos.transforms.execute import transform
 
 _ROUNDING = 1e-6

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
-from resize_pos.quality.verdict import (
-    FEWEST_CELLS,
-    NEIGHBOUR_DEFICIT_OK,
-    UNLIKENESS,
-    Check,
-    Level,
-    worst,
-)
+from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIKENESS
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis
 
 TRAINED = 0.35  # up to this distance to the nearest convention, training explains it,

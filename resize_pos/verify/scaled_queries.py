@@ -11,7 +11,7 @@ from resize_pos.core.errors import TableError
 from resize_pos.core.operations import ScaleQueries
 from resize_pos.planning.plan import Plan
 from resize_pos.planning.rules.attention import scale_steps
-from resize_pos.quality.verdict import Check, Level
+from resize_pos.quality.checks import Check, Level
 from resize_pos.transforms.execute import transform
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import itertools
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -80,13 +81,92 @@ KINDS: dict[str, dict[str, bool]] = {
 }
 
 
+def small(make: Callable[..., Any], **options: bool) -> Any:
+    """Fields of the constructor only: the first instances are made without compiling one."""
+
+    @make(slots=True, **options)
+    class Small:
+        """A place."""
+
+        x: int
+        y: int = 7
+        tags: list[str] = dataclasses.field(default_factory=list)
+        secret: str = dataclasses.field(default="s", repr=False)
+
+        @property
+        def total(self) -> int:
+            return self.x + self.y
+
+    return Small
+
+
+class Base:
+    """Brings an attribute; a class with a base is described by `dataclasses`."""
+
+    __slots__ = ("seen",)
+
+
+def derived(make: Callable[..., Any], **options: bool) -> Any:
+    @make(slots=True, **options)
+    class Derived(Base):
+        """A place."""
+
+        x: int
+        y: int = 7
+        tags: list[str] = dataclasses.field(default_factory=list)
+        secret: str = dataclasses.field(default="s", repr=False)
+
+        @property
+        def total(self) -> int:
+            return self.x + self.y
+
+    return Derived
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_they_behave_like_the_standard_ones(action: str, kind: str) -> None:
-    quickly, standard = (
-        outcome(ACTIONS[action], classes(make, **KINDS[kind])) for make in MAKERS.values()
-    )
-    assert repr(quickly) == repr(standard)
+    for make_class, before in itertools.product((classes, small, derived), (0, 20)):
+        outcomes = []
+        for make in MAKERS.values():
+            cls = make_class(make, **KINDS[kind])
+            for number in range(before):  # by then the constructor is compiled
+                cls(number)
+            outcomes.append(repr(outcome(ACTIONS[action], cls)))
+        quickly, standard = outcomes
+        assert quickly == standard, (make_class, before)
+
+
+def test_annotations_that_are_no_fields_are_left_to_the_standard_library() -> None:
+    @quick(frozen=True, slots=True)
+    class Counted:
+        """Has a number of its class."""
+
+        limit: ClassVar[int] = 3
+        x: int
+
+    assert (Counted(1).limit, [each.name for each in dataclasses.fields(Counted)]) == (3, ["x"])
+
+
+def test_a_default_that_all_instances_would_share_is_refused() -> None:
+    with pytest.raises(ValueError, match="default_factory"):
+
+        @quick(slots=True)
+        class Shared:
+            """Would share its list."""
+
+            x: list[int] = []  # noqa: RUF012
+
+
+def test_a_class_is_extended() -> None:
+    @quick(frozen=True, slots=True)
+    class More(Sent):
+        """Has one field more."""
+
+        size: int = 0
+
+    assert More("a", (1,), 2) == More("a", (1,), size=2) != More("a")
+    assert [each.name for each in dataclasses.fields(More)] == ["name", "numbers", "size"]
 
 
 @quick(frozen=True, slots=True)

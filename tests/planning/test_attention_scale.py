@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from resize_pos.api import resize_checkpoint, verify_checkpoint
 from resize_pos.core.errors import TableError
-from resize_pos.quality.verdict import Level
+from resize_pos.quality.checks import Level
 from resize_pos.report.json import report_document
 from tests.support.builders import flat, raw_tensors, vit, write_safetensors
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from resize_pos.core.errors import ResizePosError
 from resize_pos.core.request import Request
-from resize_pos.quality.verdict import Level
+from resize_pos.quality.checks import Level
 from resize_pos.report.report import Report
 from resize_pos.run.job import Job, run
 from tests.outside.cases import pasted_flags, request

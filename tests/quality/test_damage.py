@@ -23,7 +23,7 @@ from resize_pos.core.operations import Resample
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
-from resize_pos.quality.verdict import Level, worst
+from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 from tests.support.builders import flat
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.geometry import Grid
+from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.measures.attention import Weights, attention, find_keys, measure_attention
 from resize_pos.quality.measures.catalogue import MEASURES, Measured
 from resize_pos.quality.measures.energy import prefix_change
@@ -15,7 +16,7 @@ from resize_pos.quality.measures.relative import asymmetry, measure_relative
 from resize_pos.quality.measures.sampling import products, resample, spread
 from resize_pos.quality.measures.spectrum import cosine_transform, inverse_cosine_transform
 from resize_pos.quality.measures.table import measure_grid
-from resize_pos.quality.verdict import WINDOW_PROMINENCE, Level, judge, worst
+from resize_pos.quality.verdict import WINDOW_PROMINENCE, judge
 from resize_pos.transforms.absolute import resize_grid
 from tests.support.builders import infos, smooth, vit
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from resize_pos import resize_checkpoint
+from resize_pos.quality.checks import Level
 from resize_pos.quality.measures import place
-from resize_pos.quality.verdict import Level
 from resize_pos.report.json import report_document
 from resize_pos.report.report import Report
 from tests.support.builders import flat, vit, write_safetensors

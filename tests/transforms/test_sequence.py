@@ -17,7 +17,7 @@ from resize_pos.cli.app import _run
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError, ResizePosError, TableError, UsageError
 from resize_pos.core.operations import Lengthen
-from resize_pos.quality.verdict import Level
+from resize_pos.quality.checks import Level
 from resize_pos.report.json import report_document
 from resize_pos.transforms.sequence import resize_sequence, stretch
 from tests.support.builders import raw_tensors, write_safetensors

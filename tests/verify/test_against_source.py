@@ -13,7 +13,7 @@ from benchmarks.damage import DAMAGE, honest
 from resize_pos.api import compare_checkpoints, verify_checkpoint
 from resize_pos.core.conventions import CONVENTIONS, PEERS
 from resize_pos.core.errors import GeometryError, TableError, UsageError
-from resize_pos.quality.verdict import Level
+from resize_pos.quality.checks import Level
 from tests.cli.test_cli import Outcome, run
 from tests.support.builders import raw_tensors, vit, write_safetensors
 

@@ -8,7 +8,6 @@ table that was split over several ranks is written as one part; torch shards it 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -25,12 +24,13 @@ from resize_pos.containers.model_folder import write_others
 from resize_pos.containers.torch.dtypes import DTYPE_NAMES
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_STATE = re.compile(r"(?:^|\.)state\.(?P<parameter>.+)\.[A-Za-z_]+")
+_STATE = lazy_regex(r"(?:^|\.)state\.(?P<parameter>.+)\.[A-Za-z_]+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self, cast
 
+from resize_pos.core.lazy_regex import lazy_regex
+
 SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "http", "https")
 
-_URL = re.compile(rf"(?P<scheme>{'|'.join(SCHEMES)}):/{{1,2}}(?P<rest>[^/].*)?", re.DOTALL | re.I)
+_URL = lazy_regex(rf"(?P<scheme>{'|'.join(SCHEMES)}):/{{1,2}}(?P<rest>[^/].*)?", re.DOTALL | re.I)
 _WITH_SECRETS = ("http", "https")  # a query may be a signature; the name may hold a password
 
 # Passwords and signatures of this process's URLs, by the URL without them. A path never contains

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from resize_pos.core.lazy_regex import lazy_regex
+
 PART_SUFFIX = ".resize-pos-part"  # a new output that is being written
 OLD_SUFFIX = ".resize-pos-old"  # a folder that was moved aside and is about to be replaced
 
@@ -17,7 +19,7 @@ _LONGEST_STEM = 200  # bytes; with dot, writer, random part and suffix it stays 
 
 # .NAME.PLACE-PROCESS-START-RANDOM: the name identifies the writer. So no file lock is needed, which
 # some network file systems do not support.
-_WRITER = re.compile(
+_WRITER = lazy_regex(
     r"\.(?P<target>.+)\.(?P<place>[0-9a-f]{8})-(?P<process>[0-9a-f]+)-(?P<start>[0-9a-f]+)"
     rf"-[0-9a-f]{{8}}(?:{re.escape(PART_SUFFIX)}|{re.escape(OLD_SUFFIX)})",
     re.DOTALL,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import field
@@ -32,6 +31,7 @@ from resize_pos.containers.npz.header import parse_header
 from resize_pos.core.errors import ContainerError, TableError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import parse
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SUFFIX = ".npy"
 _MAGIC = b"\x93NUMPY"
 _MOST_UNPACKED, _MOST_RATIO = 32 << 20, 10  # bytes, and times the packed size
 _LONGEST_HEADER = 1 << 16
-_DESCR = re.compile(r"(?P<order>[<>|=])(?P<kind>[a-zA-Z])(?P<bytes>\d+)")
+_DESCR = lazy_regex(r"(?P<order>[<>|=])(?P<kind>[a-zA-Z])(?P<bytes>\d+)")
 
 # JAX saves bfloat16 as untyped two-byte values (V2). No other two-byte type is saved that way.
 _NAMES: Mapping[str, str] = {

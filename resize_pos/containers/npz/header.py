@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from resize_pos.core.errors import ContainerError
+from resize_pos.core.lazy_regex import lazy_regex
 
-_KEY = re.compile(r"""\s*(['"])(descr|fortran_order|shape)\1\s*:\s*""")
-_TEXT = re.compile(r"""(['"])([^'"\\]{0,64})\1""")
-_BOOLEAN = re.compile(r"True|False")
-_SHAPE = re.compile(r"\(([0-9L,\s]{0,4096})\)")
-_NEXT = re.compile(r"\s*,?\s*")
-_COUNT = re.compile(r"\s*([0-9]{1,19})L?\s*")  # Python 2 wrote an L after long integers
+_KEY = lazy_regex(r"""\s*(['"])(descr|fortran_order|shape)\1\s*:\s*""")
+_TEXT = lazy_regex(r"""(['"])([^'"\\]{0,64})\1""")
+_BOOLEAN = lazy_regex(r"True|False")
+_SHAPE = lazy_regex(r"\(([0-9L,\s]{0,4096})\)")
+_NEXT = lazy_regex(r"\s*,?\s*")
+_COUNT = lazy_regex(r"\s*([0-9]{1,19})L?\s*")  # Python 2 wrote an L after long integers
 _MOST_AXES = 64  # the limit of numpy
 
 

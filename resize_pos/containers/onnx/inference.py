@@ -6,7 +6,6 @@ so the library parses a few hundred kB even if the model has gigabytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,13 +22,14 @@ from resize_pos.containers.onnx.wire import (
 )
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 Shape = tuple[int | None, ...]
 
 SMALL = 1024  # bytes; larger initializers hold weights, not shapes
 
 _GRAPH_INPUT = 11
-_WHICH = re.compile(
+_WHICH = lazy_regex(
     r"\(op_type: ?(?P<kind>[^,)]*)(?:, node name: ?(?P<name>[^)]*))?\): ?(?P<why>.*)"
 )
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from resize_pos.containers.io.source_file import TRUNCATED
 from resize_pos.core.errors import ContainerError
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 
 METADATA = "__metadata__"
@@ -25,7 +26,7 @@ _DEEPEST = 64  # levels in a field that the format does not know; the reference 
 _KNOWN = {name: dtype for name, dtype in DTYPES.items() if not dtype.foreign}
 _FIELDS = {"dtype": None, "shape": None, "data_offsets": None}.keys()  # a set, in this order
 _INT = {int}
-_ODD_NUMBER = re.compile(r"\d{21}|-0")
+_ODD_NUMBER = lazy_regex(r"\d{21}|-0")
 
 _short = reprlib.Repr()  # names and values come from an untrusted file, and may be long
 _short.maxstring = _short.maxother = 120

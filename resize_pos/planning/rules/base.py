@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from resize_pos.configs.model_types import FILE as MODEL_FILE
@@ -24,8 +25,13 @@ from resize_pos.planning.provenance import recorded_geometry
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Settle = Callable[["Match", "Surroundings", Mapping[str, PositionTable]], PositionTable]
+    PlanStep = Callable[[PositionTable, Request, Mapping[str, Step]], Step]
 
 Found = TypeVar("Found")
+
+# The reason of a step that keeps a mask, although the model of the new size has none.
+NO_MASK = "at the new size its stage is one window, which is not shifted, so the model has no mask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +96,30 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How tables of one role are determined and planned. Both see the results of earlier roles."""
+    """How tables of one role are determined and planned: names of functions beside this module.
 
-    # None: such tables are not matched by name, but found through other tables.
-    settle: Callable[[Match, Surroundings, Mapping[str, PositionTable]], PositionTable] | None
-    plan: Callable[[PositionTable, Request, Mapping[str, Step]], Step]
+    Both functions see the results of earlier roles.
+    """
+
+    settles: str | None
+    plans: str
+
+    @property
+    def settle(self) -> Settle:
+        """The function that determines the geometry of a table."""
+        assert self.settles is not None
+        return cast("Settle", _function(self.settles))
+
+    @property
+    def plan(self) -> PlanStep:
+        """The function that says what a request makes of a table."""
+        return cast("PlanStep", _function(self.plans))
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(".")
+    found: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), function)
+    return found
 
 
 def along(layout: Layout, grid: Grid) -> Grid:

@@ -15,10 +15,9 @@ from resize_pos.core.operations import Extent, Rebuild
 from resize_pos.core.request import Request
 from resize_pos.families.tables import Action, PositionTable, Step, keep
 from resize_pos.families.windows import DerivedRule, Reach
-from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.base import NO_MASK, Match, Surroundings
 from resize_pos.planning.rules.window import leader_of, place_of, rule_of
 
-NO_MASK = "at the new size its stage is one window, which is not shifted, so the model has no mask"
 DerivedShape = tuple[Extent, Extent, tuple[int, ...]]  # source, target, target shape
 
 

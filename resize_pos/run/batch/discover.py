@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from pathlib import Path
@@ -16,11 +15,12 @@ from resize_pos.containers.detect import (
     is_index_of_weights,
 )
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 _CONFIGS = {"config.json", "open_clip_config.json"}
 
 # Files that training writes beside a checkpoint, but which are not checkpoints.
-_NO_CHECKPOINT = re.compile(
+_NO_CHECKPOINT = lazy_regex(
     r"(optimizer|scheduler|scaler|training_args|rng_state|random_states)[\w-]*\.\w+"
 )
 

@@ -21,7 +21,7 @@ from resize_pos.core.errors import OutputError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import parse
 from resize_pos.core.printable import finite
-from resize_pos.quality.verdict import Check, Level
+from resize_pos.quality.checks import Check, Level
 from resize_pos.report.batch_result import Judgement
 from resize_pos.report.json import checks_document
 
