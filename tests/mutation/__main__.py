@@ -2,8 +2,9 @@
 """Change a module in one place, run its tests, and list the changes that no test noticed.
 
 `python -m tests.mutation [--most N] [--seed N] [MODULE …]`: at most N mutants of each module, drawn
-at random. Each runs in a process that is forked after torch was imported. A survivor is a test that
-is missing, or a change that has no effect; docs/reliability.md says which.
+at random. Each runs in a process that is forked after torch was imported. First only the tests run
+that call the changed function, the fastest first; if they pass, all tests of the module run. A
+survivor is a test that is missing, or a change that has no effect; docs/reliability.md says which.
 """
 
 from __future__ import annotations
@@ -12,23 +13,28 @@ import argparse
 import contextlib
 import importlib.abc
 import importlib.machinery
+import json
 import os
 import random
 import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 
 import pytest
 
+from tests.mutation.calls import Calls, function_at
 from tests.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 180  # a mutant that loops for ever is noticed, too
+SECONDS = 180  # of processor time: a mutant that loops for ever is noticed, too
+WAIT = 1800  # one that waits for ever as well
 MEMORY = 4 << 30  # so is one that asks for too much of it
+
+MOST_CALLERS = 40  # tests that run first
 
 _CONTAINERS = "tests/containers/test_"
 _PLANS = ["tests/planning", "tests/cases", "tests/transforms/test_relative.py"]
@@ -84,27 +90,50 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, loader, origin=str(self.path))
 
 
-def is_noticed(name: str, path: Path, mutant: Mutant | None, tests: Sequence[str]) -> bool:
-    """Run the tests in a forked process; whether any of them fails."""
+def is_noticed(name: str, path: Path, mutant: Mutant, tests: Sequence[str]) -> bool:
+    """Run the tests with a changed module; whether any of them fails."""
+
+    def change() -> list[object]:
+        signal.alarm(WAIT)
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        changed = compile(mutant.tree, str(path), "exec")
+        sys.meta_path.insert(0, _Finder(name, path, changed))
+        return []
+
+    return _forked(tests, change) != 0
+
+
+def callers(path: Path, tests: Sequence[str]) -> dict[int, list[str]] | None:
+    """Run the unchanged tests; list for each function's line the tests that call it, fast first.
+
+    None if a test fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "calls.json"
+        if _forked(tests, lambda: [Calls(path, found)]) != 0:
+            return None
+        calls: dict[str, list[str]] = json.loads(found.read_text(encoding="utf-8"))
+    return {int(line): names for line, names in calls.items()}
+
+
+def _forked(tests: Sequence[str], prepare: Callable[[], list[object]]) -> int:
+    """Run pytest in a forked process; return how it ended, 0 if all tests passed."""
     child = os.fork()
     if child == 0:
         code = 1
         with contextlib.suppress(BaseException):
-            signal.alarm(SECONDS)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.setpgid(0, 0)
             _silence()
-            if mutant is not None:
-                changed = compile(mutant.tree, str(path), "exec")
-                sys.meta_path.insert(0, _Finder(name, path, changed))
-            folder = tempfile.mkdtemp()
-            words = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/t", *tests]
-            code = int(pytest.main(words))
+            plugins = prepare()
+            with tempfile.TemporaryDirectory() as folder:
+                words = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/t", *tests]
+                code = int(pytest.main(words, plugins=plugins))
         os._exit(code)
     status = os.waitpid(child, 0)[1]
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    return status != 0
+    return status
 
 
 def _silence() -> None:
@@ -127,11 +156,19 @@ def main() -> None:
     for short in options.modules or MODULES:
         name, tests = f"resize_pos.{short}", MODULES[short]
         path = ROOT / (name.replace(".", "/") + ".py")
-        if is_noticed(name, path, None, tests):
+        calls = callers(path, tests)
+        if calls is None:
             raise SystemExit(f"{short}: its tests fail before anything was changed.")
-        found = list(mutants(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        found = list(mutants(text))
         chosen = random.Random(options.seed).sample(found, min(options.most, len(found)))
-        survivors = [each for each in chosen if not is_noticed(name, path, each, tests)]
+        survivors = []
+        for each in chosen:
+            first = calls.get(function_at(text, each.line), [])[:MOST_CALLERS]
+            if not (first and is_noticed(name, path, each, first)) and not is_noticed(
+                name, path, each, tests
+            ):
+                survivors.append(each)
         count = len(chosen)
         print(f"| {short} | {count} | {count - len(survivors)} | {len(survivors)} |", flush=True)
         for survivor in sorted(survivors, key=lambda each: each.line):
