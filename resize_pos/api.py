@@ -106,11 +106,15 @@ def resize_checkpoint(
     *,
     output: PathLike | None = None,
     reports: Iterable[PathLike] = (),
+    push: str | None = None,
+    push_pr: bool = False,
     **options: Unpack[ResizeOptions],
 ) -> Report:
     """Transfer a checkpoint, a file or a model folder, to another resolution; report what that did.
 
-    `reports` are files to write that down in: `.html`, `.md` or `.json`.
+    `reports` are files to write that down in: `.html`, `.md` or `.json`. `push` names a model on
+    the hub, `org/name`, to which the output is uploaded: as a commit, or with `push_pr` as a pull
+    request.
 
     >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
     >>> report.output, report.verdict  # doctest: +SKIP
@@ -130,7 +134,13 @@ def resize_checkpoint(
     )
     check_device(job.device)
     require_report_targets(written, force=job.force, sources=[job.source])
-    report = run(job)
+    if push is None:
+        report = run(job)
+    else:
+        from resize_pos.run.push import push_target, pushed
+
+        target = push_target(push, job, pull_request=push_pr)
+        report = pushed(run(job), job, target, None)
     write_reports(report, written)
     return report
 

@@ -25,7 +25,7 @@ from resize_pos.report.groups import (
     treatment_words,
 )
 from resize_pos.report.inspection import Inspection, TextLine, inspection_lines, left_alone_lines
-from resize_pos.report.report import Report, Status, TableReport
+from resize_pos.report.report import Report, Status, TableReport, Upload
 
 if TYPE_CHECKING:
     from resize_pos.containers.remote.traffic import Traffic
@@ -75,6 +75,23 @@ def show_report(report: Report, *, verbose: bool) -> None:
     if report.needs_force:
         say(("note: ", "yellow"), "it exists; pass --force to replace it, or another name with -o.")
     show_traffic(report.traffic)
+    if report.upload is not None:
+        _show_upload(report, report.upload)
+
+
+def _show_upload(report: Report, upload: Upload) -> None:
+    """Print what was uploaded to the hub, or would be, or why nothing was."""
+    what = "a pull request" if upload.pull_request else "a commit"
+    kind = "a new private repository" if upload.is_new else what
+    if upload.url is not None:
+        tell(f"{len(upload.files)} files as {kind}", lead=["uploaded: "])
+        say(upload.url)
+    elif report.status is Status.PLANNED and report.output is not None:
+        name = report.output.name
+        words = f"{name}{_at_most(report)} and a section of the model card, as {kind}"
+        tell(f"{words}, to {upload.address}", lead=["would upload: "])
+    else:
+        tell(f"nothing was uploaded, because {upload.reason}", lead=[("note: ", "yellow")])
 
 
 def _at_most(report: Report) -> str:

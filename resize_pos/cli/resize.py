@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,12 @@ from resize_pos.run.job import Job, output_place, run
     help="Target: a file, or FOLDER/ [default: NAME-SIZE beside the source].",
 )
 @CONVERSION_OPTIONS
+@click.option(
+    "--push",
+    metavar="ORG/NAME",
+    help="Upload the output to this model on the hub; a new one is private.",
+)
+@click.option("--push-pr", is_flag=True, help="With --push: open a pull request.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the evidence and the measures.")
 @DEBUG_OPTION
 @click.pass_context
@@ -40,6 +46,8 @@ def command(
     form: str,
     quiet: bool,
     verbose: bool,
+    push: str | None,
+    push_pr: bool,
     **options: Any,
 ) -> None:
     """Transfer CHECKPOINT to another input resolution.
@@ -59,8 +67,13 @@ def command(
     wants_document = form != "text" or bool(reports)
     with annotated(checkpoint, wanted=form == "github"):
         place = output_place(output)
+        if push_pr and push is None:
+            raise UsageError("--push-pr needs --push ORG/NAME.")
         job = make_job(checkpoint, options, hash_output=wants_document, **place)
-        report = _run_with_reports(job, reports, ctx) if reports else run(job)
+        convert = run
+        if push is not None:
+            convert = _run_and_upload(push, job, ctx, pull_request=push_pr, strict=strict)
+        report = _run_with_reports(convert, job, reports, ctx) if reports else convert(job)
     if form == "json":
         from resize_pos.report.json import report_document
 
@@ -76,11 +89,23 @@ def command(
     ctx.exit(report.exit_code(strict=strict))
 
 
-def _run_with_reports(job: Job, reports: Sequence[Path], ctx: click.Context) -> Report:
+def _run_and_upload(
+    push: str, job: Job, ctx: click.Context, *, pull_request: bool, strict: bool
+) -> Callable[[Job], Report]:
+    """Check the upload's target now; return what converts and then uploads."""
+    from resize_pos.run.push import push_target, pushed
+
+    target = push_target(push, job, pull_request=pull_request)
+    return lambda job: pushed(run(job), job, target, command_line(ctx), strict=strict)
+
+
+def _run_with_reports(
+    convert: Callable[[Job], Report], job: Job, reports: Sequence[Path], ctx: click.Context
+) -> Report:
     from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 
     require_report_targets(reports, force=job.force, sources=[job.source])
-    report = run(replace(job, draw=wants_pictures(reports)))
+    report = convert(replace(job, draw=wants_pictures(reports)))
     write_reports(report, reports, command_line(ctx))
     return report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from resize_pos.core.errors import ContainerError
@@ -61,7 +62,8 @@ def explained(where: str, error: Exception, what: str = "download") -> Container
     if status in (401, 403):
         return _denied(where, status)
     words = str(error).strip().splitlines()[:1] or [type(error).__name__]
-    return ContainerError(f"{where}: the {what} failed: {words[0]}")
+    shown = re.sub(r"\?\S+", "?***", words[0])  # a signature may follow the ?
+    return ContainerError(f"{where}: the {what} failed: {shown}")
 
 
 def explained_answer(where: str, status: int, code: str) -> ContainerError:

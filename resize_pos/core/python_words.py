@@ -17,6 +17,8 @@ _OTHERS: Mapping[str, str] = {
     "--images": "images",
     "--model": "model",
     "--model-arg": "model_args",
+    "--push": "push",
+    "--push-pr": "push_pr",
     "--report": "reports",
 }
 # How a message writes a value: a number or size, a placeholder, a quoted text, a word of a list.

@@ -26,7 +26,7 @@ from resize_pos.families.tables import LeftAlone, PositionTable, Step
 from resize_pos.quality.checks import LABEL, Check
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.table_health import Health
-from resize_pos.report.report import Report, TableReport
+from resize_pos.report.report import Report, TableReport, Upload
 
 if TYPE_CHECKING:
     from resize_pos.containers.remote.traffic import Traffic
@@ -60,6 +60,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "conversion": _conversion(report.conversion),
         "notes": [{"text": note.text, "warning": note.warning} for note in report.notes],
         "traffic": traffic_document(report.traffic),
+        "upload": _upload(report.upload),
         "config_edits": [
             {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
             for edit in report.plan.config_edits
@@ -106,6 +107,19 @@ def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:
         "dropped": list(conversion.dropped),
         "aliases": dict(conversion.aliases),
         "wrapper": conversion.wrapper,
+    }
+
+
+def _upload(upload: Upload | None) -> dict[str, Any] | None:
+    if upload is None:
+        return None
+    return {
+        "address": upload.address,
+        "files": list(upload.files),
+        "is_new": upload.is_new,
+        "pull_request": upload.pull_request,
+        "url": upload.url,
+        "reason": upload.reason,
     }
 
 

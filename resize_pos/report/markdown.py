@@ -53,7 +53,7 @@ def page_markdown(page: Page) -> str:
     lines += _advice(page)
     lines += ["### Provenance", ""]
     if page.command:
-        lines += _fenced(page.command)
+        lines += fenced(page.command)
     lines += table(("", ""), [(text(name), text(value)) for name, value in page.provenance])
     return "\n".join(lines)
 
@@ -159,7 +159,8 @@ def _names(first: str, more: Sequence[str]) -> str:
     return code(first) + (f" and {len(more)} alike" if more else "")
 
 
-def _fenced(command: str) -> list[str]:
+def fenced(command: str) -> list[str]:
+    """Set a command as a block of code."""
     return _fenced_block(f"$ {printable(command)}", "console")
 
 

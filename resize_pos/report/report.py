@@ -62,6 +62,18 @@ class FineTune:
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload to the hub."""
+
+    address: str  # hf://org/name
+    files: tuple[str, ...]  # names in the repository; empty in a dry run
+    is_new: bool  # the repository did not exist before
+    pull_request: bool
+    url: str | None = None  # of the commit or the pull request; None: nothing was uploaded
+    reason: str = ""  # why nothing was uploaded
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All results of one run."""
 
@@ -80,6 +92,7 @@ class Report:
     conversion: Conversion | None = None  # set: the output is of another file format
     traffic: Traffic | None = None  # requests and bytes, if a store was used
     output_bytes: int | None = None  # of a plan: what the output takes at most
+    upload: Upload | None = None  # to the hub, if one was asked for
     needs_force: bool = False  # of a plan: the target exists, and only --force would replace it
 
     @property

@@ -15,6 +15,7 @@ from resize_pos.configs.read import ConfigFile, ConfigFiles
 from resize_pos.configs.values import ConfigEdit, config_files
 from resize_pos.containers.base import Container, Copied, GeometryChange, Promised
 from resize_pos.containers.detect import open_container, suffix_by_content
+from resize_pos.containers.hub import is_hub_address
 from resize_pos.containers.io.atomic_output import (
     output_error,
     require_absent,
@@ -90,6 +91,11 @@ def output_place(given: str | os.PathLike[str] | None) -> OutputPlace:
         raise UsageError(
             "-o -: the output is checked before it gets its name, so it cannot be a stream.",
             hint="name a file, for example -o out.safetensors.",
+        )
+    if is_hub_address(Path(text)):
+        raise UsageError(
+            f"-o {text}: an output is uploaded to the hub after it was checked here.",
+            hint=f"name a folder with -o, and pass --push {text.removeprefix('hf:').strip('/')}",
         )
     return {"output": place(text), "into_folder": text.endswith(("/", os.sep))}
 

@@ -26,8 +26,8 @@ from tests.support.hub_server import COMMIT, Hub, hub_server
 
 MIB = 1 << 20
 ADDRESS = "hf://org/vit"
-CONFIG = '{"image_size": [48, 72], "patch_size": 8}'
-# The model has 6×9 patches of 8 pixels.
+CONFIG = '{"image_size": [96, 144], "patch_size": 16}'
+# The model has 6×9 patches of 16 pixels.
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def published(hub: Hub, tmp_path: Path) -> Path:
 READS: dict[str, Callable[[], object]] = {
     "inspect": lambda: inspect_checkpoint(ADDRESS),
     "health": lambda: inspect_checkpoint(ADDRESS, health=True),
-    "dry run": lambda: resize_checkpoint(ADDRESS, to="64x96", dry_run=True),
-    "verify": lambda: verify_checkpoint(ADDRESS, to="48x72"),
-    "compare": lambda: compare_checkpoints(ADDRESS, to="64x96"),
+    "dry run": lambda: resize_checkpoint(ADDRESS, to="128x192", dry_run=True),
+    "verify": lambda: verify_checkpoint(ADDRESS, to="96x144"),
+    "compare": lambda: compare_checkpoints(ADDRESS, to="128x192"),
 }
 
 
@@ -91,7 +91,7 @@ def test_requests_and_bytes_are_reported(hub: Hub, published: Path) -> None:
 
 
 def converted(source: str | Path, output: Path) -> Report:
-    return resize_checkpoint(source, to="64x96", output=output)
+    return resize_checkpoint(source, to="128x192", output=output)
 
 
 def test_a_conversion_streams_what_stays(hub: Hub, published: Path, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_file_a_folder_and_shards_in_a_repository(
 ) -> None:
     below = published / "encoder"
     shards(below)
-    wide = resize_checkpoint(f"{ADDRESS}/model.safetensors", to="64x96", dry_run=True)
-    assert wide.output is not None and wide.output.name == "model-64x96.safetensors"
+    wide = resize_checkpoint(f"{ADDRESS}/model.safetensors", to="128x192", dry_run=True)
+    assert wide.output is not None and wide.output.name == "model-128x192.safetensors"
     for address in (f"{ADDRESS}/encoder", f"{ADDRESS}@v1/encoder/{INDEX}"):
         hub.clear()
         converted_below = tmp_path / address.rpartition("/")[2]
