@@ -192,6 +192,26 @@ def test_the_store_copies_what_stays(
         assert "went through this machine" in used.notes[0]
 
 
+def test_a_store_that_refuses_to_copy_gets_all_bytes(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with moto(tmp_path_factory.mktemp("moto")) as server, faulty(server.endpoint) as running:
+        stored = make_zoo(server, tmp_path, monkeypatch)
+        source = made(tmp_path, "vit.safetensors")
+        url = stored.put("vit.safetensors", source)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
+        for status in (405, 501):
+            running.copies = status
+            report = resized(url, stored.url(f"{status}.safetensors"))
+            assert stored.get(f"{status}.safetensors") == expected(source)
+            assert not stored.uploads
+            assert report.traffic is not None
+            (note,) = report.traffic.notes
+            assert "does not copy parts" in note and "through this machine" in note
+        stored.client.close()
+        store.disconnect()
+
+
 def test_between_this_disk_and_a_store(zoo: Zoo, tmp_path: Path) -> None:
     source = made(tmp_path, "vit.safetensors")
     resized(source, zoo.url("up.safetensors"))

@@ -24,6 +24,7 @@ class FaultyProxy(ThreadingHTTPServer):
         self.fault: Fault = lambda *_: None
         self.asked: list[tuple[str, str]] = []
         self.dead = False
+        self.copies = 0  # the status with which copies are refused; 0: they are forwarded
         self.lock = threading.Lock()
 
     @property
@@ -56,6 +57,10 @@ class ProxyHandler(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if fault == "busy":
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+            return
+        if server.copies and self.headers.get("x-amz-copy-source"):
+            words = b"<Error><Code>NotImplemented</Code></Error>" if server.copies == 501 else b""
+            self._answer(server.copies, {}, words)
             return
         with contextlib.closing(http.client.HTTPConnection(*server.to, timeout=60)) as upstream:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)

@@ -27,6 +27,8 @@ class ObjectServer:
 
     endpoint: str
     process: subprocess.Popen[bytes]
+    key: str = KEY
+    secret: str = SECRET
 
     def client(self) -> Any:
         """Return a client of its own, that shares nothing with the program."""
@@ -37,8 +39,8 @@ class ObjectServer:
             "s3",
             endpoint_url=self.endpoint,
             region_name="us-east-1",
-            aws_access_key_id=KEY,
-            aws_secret_access_key=SECRET,
+            aws_access_key_id=self.key,
+            aws_secret_access_key=self.secret,
             config=Config(
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
@@ -51,8 +53,8 @@ class ObjectServer:
         """The variables with which the AWS SDK finds it."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -159,5 +161,42 @@ def rclone(folder: Path) -> Iterator[ObjectServer]:
         *(served, "serve", "s3", str(folder / "data"), "--addr", f"127.0.0.1:{port}"),
         *("--auth-key", f"{KEY},{SECRET}", "--config", str(folder / "none")),
     ]
+    with running(command, f"http://127.0.0.1:{port}", folder / "log") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def s3rver(folder: Path) -> Iterator[ObjectServer]:
+    """Run npm's s3rver: it does not copy parts, and its credentials are fixed."""
+    served = program("s3rver")
+    assert served is not None
+    (port,) = free_ports(1)
+    (folder / "data").mkdir()
+    command = [served, "-d", str(folder / "data"), "-a", "127.0.0.1", "-p", str(port)]
+    with running(command, f"http://127.0.0.1:{port}", folder / "log") as server:
+        yield ObjectServer(server.endpoint, server.process, "S3RVER", "S3RVER")
+
+
+@contextlib.contextmanager
+def azurite(folder: Path) -> Iterator[ObjectServer]:
+    """Run npm's azurite: Azure's blob storage."""
+    served = program("azurite-blob")
+    assert served is not None
+    (port,) = free_ports(1)
+    command = [
+        *(served, "--silent", "--location", str(folder / "data"), "--skipApiVersionCheck"),
+        *("--blobHost", "127.0.0.1", "--blobPort", str(port), "--disableTelemetry"),
+    ]
+    with running(command, f"http://127.0.0.1:{port}", folder / "log") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def google(folder: Path) -> Iterator[ObjectServer]:
+    """Run gcp-storage-emulator: Google's storage."""
+    served = program("gcp-storage-emulator")
+    assert served is not None
+    (port,) = free_ports(1)
+    command = [served, "start", "--host=127.0.0.1", f"--port={port}", "--in-memory"]
     with running(command, f"http://127.0.0.1:{port}", folder / "log") as server:
         yield server
