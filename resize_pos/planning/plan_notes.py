@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.notes import Note
-from resize_pos.core.operations import Lengthen, LengthMethod
+from resize_pos.core.operations import Lengthen, LengthMethod, Resample
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, is_all_text
 from resize_pos.planning.rules.base import NO_MASK
+
+# Roles whose rows are vectors or numbers that a user may expect to be restored.
+_HAVE_NORMS = frozenset(
+    {Role.ABSOLUTE, Role.REFERENCE, Role.RELATIVE, Role.DISTANCE, Role.SEQUENCE}
+)
 
 
 def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iterator[Note]:
@@ -22,9 +27,29 @@ def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iter
             *_remainder_notes(steps, stated),
             *_window_notes(steps, stated),
             *_mask_notes(located, steps),
+            *_norm_notes(steps, stated),
             *_suspect_notes(located, stated),
         ]
     )
+
+
+def _norm_notes(steps: Sequence[Step], stated: Request) -> Iterator[Note]:
+    """Say which changed tables `--restore-norms` does not apply to, or that it changes nothing."""
+    if not stated.restore_norms:
+        return
+    changed = (Action.RESIZE, Action.REGENERATE)
+    tables = [s for s in steps if s.action in changed and s.table.role in _HAVE_NORMS]
+    restored = [
+        step
+        for step in tables
+        if isinstance(step.operation, Resample) and step.operation.restore_norms
+    ]
+    others = [step.name for step in tables if step not in restored]
+    reason = "it applies to learned absolute tables that are interpolated"
+    if not restored:
+        yield Note(f"--restore-norms changes nothing here: {reason}, and no such table changes.")
+    elif others:
+        yield Note(f"--restore-norms does not apply to {_names(others)}: {reason}.")
 
 
 def _suspect_notes(located: Located, stated: Request) -> Iterator[Note]:

@@ -212,10 +212,11 @@ def _with_optimizers(plan: Plan, container: Container) -> Plan:
     """Plan what happens to the optimizer state in a training checkpoint."""
     if not container.optimizers:
         return plan
-    from resize_pos.planning.rules.optimizer import optimizer_steps
+    from resize_pos.planning.rules.optimizer import optimizer_notes, optimizer_steps
 
     states = optimizer_steps(plan.steps, container.tensors, container.optimizers, plan.request)
-    return replace(plan, steps=plan.steps + states)
+    notes = plan.notes + optimizer_notes(plan.steps)
+    return replace(plan, steps=plan.steps + states, notes=notes)
 
 
 def _goes_into_folder(job: Job, source: Container) -> bool:

@@ -211,3 +211,26 @@ def test_a_text_tower_of_the_same_width_is_never_taken_for_the_image_s(tmp_path:
     tensors = {n: t for n, t in clip().items() if not n.startswith("visual.transformer")}
     with pytest.raises(TableError, match="are not known"):
         convert(tmp_path, tensors)
+
+
+def test_a_training_checkpoint_says_that_the_state_of_the_queries_is_copied(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.from_numpy(values) for name, values in plain().items()}
+    trained = [name for name, values in tensors.items() if values.is_floating_point()]
+    parameters = [torch.nn.Parameter(tensors[name]) for name in trained]
+    optimizer = torch.optim.AdamW(parameters)
+    sum((p**2).sum() for p in parameters).backward()
+    optimizer.step()
+    path = tmp_path / "train.pth"
+    torch.save({"model": tensors, "optimizer": optimizer.state_dict()}, path)
+    made: Any = {"from_": (144, 96), "to": (80, 64), "force": True}
+    report = resize_checkpoint(path, output=tmp_path / "out.pth", attention_scale=True, **made)
+    (note,) = [n.text for n in report.notes if "--attention-scale" in n.text]
+    assert f"the optimizer's state of the {2 * BLOCKS} scaled tensors is copied unchanged" in note
+    before, after = torch.load(path), torch.load(tmp_path / "out.pth")
+    place = trained.index("blocks.1.attn.qkv.weight")
+    for field in ("exp_avg", "exp_avg_sq"):
+        kept = after["optimizer"]["state"][place][field]
+        assert torch.equal(kept, before["optimizer"]["state"][place][field])
+    plainly = resize_checkpoint(path, output=tmp_path / "out.pth", **made)
+    assert not any("--attention-scale" in n.text for n in plainly.notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +14,7 @@ from resize_pos.api import resize_checkpoint, resize_table, verify_checkpoint
 from resize_pos.core.geometry import Grid
 from resize_pos.core.request import choose_resampling
 from resize_pos.report.json import report_document
+from resize_pos.report.report import Report
 from resize_pos.transforms.absolute import resize_grid
 from resize_pos.verify.against_source import Verification
 from tests.support.builders import raw_tensors, vit, write_safetensors
@@ -105,3 +107,46 @@ def test_without_the_flag_nothing_is_restored(tmp_path: Path) -> None:
     report = resize_checkpoint(source, to=(80, 64), output=output, from_=(144, 96))
     (table,) = report_document(report)["tables"]
     assert table["norms_restored"] is False and table["convention"] == "timm"
+
+
+def notes(report: Report) -> list[str]:
+    return [note.text for note in report.notes if "--restore-norms" in note.text]
+
+
+def test_the_flag_says_so_where_it_changes_nothing(tmp_path: Path) -> None:
+    text = {"embeddings.position_embeddings.weight": rough(1, 64, 24)[0].astype(np.float32)}
+    text["embeddings.word_embeddings.weight"] = rough(1, 90, 24)[0].astype(np.float32)
+    offsets = {
+        "layers.0.blocks.0.attn.relative_position_bias_table": rough(1, 49, 3)[0].astype("f4"),
+        "layers.0.blocks.0.attn.qkv.weight": rough(1, 72, 24)[0].astype("f4"),
+    }
+    for tensors, options in (
+        (text, {"to_length": 96, "length_method": "linear"}),
+        (offsets, {"to_window": 3}),
+    ):
+        source = write_safetensors(tmp_path / "model.safetensors", tensors)
+        output = tmp_path / "out.safetensors"
+        made: Any = {**options, "output": output, "force": True}
+        report = resize_checkpoint(source, restore_norms=True, **made)
+        (said,) = notes(report)
+        assert "changes nothing here" in said
+        assert not notes(resize_checkpoint(source, **made))
+
+
+def test_the_flag_names_the_tables_that_it_leaves(tmp_path: Path) -> None:
+    shapes = {
+        "positional_embedding": (77, 24),
+        "token_embedding.weight": (90, 24),
+        "visual.class_embedding": (24,),
+        "visual.positional_embedding": (55, 24),
+        "visual.conv1.weight": (24, 3, 16, 16),
+    }
+    rng = np.random.default_rng(0)
+    tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    source = write_safetensors(tmp_path / "clip.safetensors", tensors)
+    output = tmp_path / "out.safetensors"
+    made: Any = {"from_": (144, 96), "to": (80, 64), "output": output, "restore_norms": True}
+    assert notes(resize_checkpoint(source, **made)) == []
+    longer = resize_checkpoint(source, **made, to_length=90, length_method="linear", force=True)
+    (said,) = notes(longer)
+    assert said.startswith("--restore-norms does not apply to positional_embedding:")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from resize_pos.containers.base import OptimizerState
 from resize_pos.core.errors import TableError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.notes import Note
 from resize_pos.core.operations import Rebuild, Resample, ResizeState
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
@@ -80,6 +81,21 @@ def optimizer_steps(
                 _require_agreement(planned.get(state.name), state)
                 planned.setdefault(state.name, state)
     return tuple(planned[name] for name in tensors if name in planned)
+
+
+def optimizer_notes(steps: Sequence[Step]) -> tuple[Note, ...]:
+    """Say that the state of weights that `--attention-scale` scales is copied unchanged.
+
+    A gradient at the new size cannot be computed from the old one, so no factor would be exact.
+    """
+    scaled = sum(step.action is Action.SCALE for step in steps)
+    if not scaled:
+        return ()
+    text = (
+        f"--attention-scale: the optimizer's state of the {scaled} scaled tensors is copied "
+        "unchanged; its averages adapt within the first steps of training."
+    )
+    return (Note(text),)
 
 
 def _is_trained(step: Step) -> bool:
