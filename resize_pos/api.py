@@ -6,7 +6,7 @@ Errors name keyword arguments, not flags of the command line.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
@@ -296,20 +296,43 @@ def resize_table(
 
 @_public()
 def param_groups(
-    model: torch.nn.Module, report: Report, lr: float, position_lr_scale: float = 1.0
+    model: torch.nn.Module,
+    report: Report | Iterable[str],
+    lr: float,
+    position_lr_scale: float = 1.0,
 ) -> list[dict[str, Any]]:
-    """Split a model's parameters for an optimizer: the resized tables get a rate of their own."""
-    resized = set(report.fine_tune.parameters)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    missing = resized - {name for name, _ in named}
-    if missing:
-        raise TableError(
-            f"the model has no trainable parameter called {sorted(missing)[0]}.",
-            hint="pass the model whose checkpoint was resized, with its parameters unfrozen.",
-        )
-    positions: Iterable[torch.nn.Parameter] = [p for name, p in named if name in resized]
-    others: Iterable[torch.nn.Parameter] = [p for name, p in named if name not in resized]
+    """Split a model's parameters for an optimizer: the resized tables get a rate of their own.
+
+    `report` is that of the conversion, or the names of the tables. A table is also found if
+    the model puts a module around it, or is a part of the model that was saved.
+    """
+    names = report.fine_tune.parameters if isinstance(report, Report) else report
+    names = (names,) if isinstance(names, str) else tuple(names)
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    positions = {_parameter_name(name, named) for name in names}
     return [
-        {"params": others, "lr": lr},
-        {"params": positions, "lr": lr * position_lr_scale, "weight_decay": 0.0},
+        {"params": [p for name, p in named.items() if name not in positions], "lr": lr},
+        {
+            "params": [named[name] for name in named if name in positions],
+            "lr": lr * position_lr_scale,
+            "weight_decay": 0.0,
+        },
     ]
+
+
+def _parameter_name(table: str, named: Collection[str]) -> str:
+    """Return the name that a table has in the model; one of the two may have more in front."""
+    if table in named:
+        return table
+    alike = [n for n in named if n.endswith(f".{table}") or table.endswith(f".{n}")]
+    if len(alike) == 1:
+        return alike[0]
+    if alike:
+        raise TableError(
+            f"the model has several trainable parameters called {table}: {', '.join(alike[:3])}.",
+            hint="pass the full names of the tables instead of the report.",
+        )
+    raise TableError(
+        f"the model has no trainable parameter called {table}.",
+        hint="pass the model whose checkpoint was resized, with its parameters unfrozen.",
+    )

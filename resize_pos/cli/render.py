@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from resize_pos.cli.render_folder import show_configs
+from resize_pos.cli.render_folder import show_configs, show_to_do
 from resize_pos.cli.terminal import Part, aligned, say, tell, width
 from resize_pos.containers.reformat import Conversion
 from resize_pos.core.printable import human_size
@@ -41,7 +41,7 @@ _MEANING_WIDTH = 24  # columns below which a measure's meaning goes to a line of
 
 
 def show_report(report: Report, *, verbose: bool) -> None:
-    """Print what was done, or would be: verdict first."""
+    """Print what was done, or would be: the verdict first, then what is left to the user."""
     groups = grouped(report.tables)
     changes = [group for group in groups if group.changes]
     if report.status is Status.RESIZED:
@@ -52,6 +52,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
         say(f"converted {report.source.name}: no table changes.")
     else:
         say(f"plan for {report.source.name}; nothing is written.")
+    show_to_do(report)
     _show_steps(groups)
     for line in left_alone_lines(report.plan.left_alone):
         _show_line(line)

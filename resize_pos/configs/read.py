@@ -164,6 +164,14 @@ def library_of(file: str, document: Document) -> Library:
     return Library.TIMM if timm or flat else Library.HF
 
 
+def configs_library(documents: Mapping[str, Document]) -> Library | None:
+    """Return the library that loads a folder with these configs; None: there are none."""
+    for file in ("open_clip_config.json", "config.json"):
+        if file in documents:
+            return library_of(file, documents[file])
+    return None
+
+
 def follow(document: Document, path: tuple[str, ...]) -> object:
     """Return the value at a path, or None."""
     value: object = document

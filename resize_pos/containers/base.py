@@ -144,6 +144,11 @@ class Container:
     holds_graph = False  # whether it is a whole program, so that no model code needs a new size
 
     @property
+    def wrapper(self) -> str | None:
+        """The entry that holds the weights; empty: the file itself; None: several entries do."""
+        return ""
+
+    @property
     def config_folder(self) -> Path:
         """The folder in which configs that describe the checkpoint are looked for."""
         return self.path.parent

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resize_pos.configs.advice import ConfigAdvice
+from resize_pos.configs.keys import Library
+from resize_pos.configs.timm_models import KnownModel
 from resize_pos.containers.base import Copied
 from resize_pos.containers.reformat import Conversion
 from resize_pos.core.fast_dataclass import dataclass
@@ -88,6 +90,9 @@ class Report:
     holds_graph: bool = False  # the output is a whole program, which no model code builds
     config_advice: tuple[ConfigAdvice, ...] = ()  # config changes that the user must make
     left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
+    config_library: Library | None = None  # of the configs that a folder holds
+    known_model: KnownModel | None = None  # what the weights of a bare file belong to
+    wrapper: str | None = ""  # the entry of the output that holds the weights; None: several do
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files
     conversion: Conversion | None = None  # set: the output is of another file format
     traffic: Traffic | None = None  # requests and bytes, if a store was used

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from resize_pos.configs.advice import advise, advise_inside
-from resize_pos.configs.read import ConfigFile, ConfigFiles
+from resize_pos.configs.read import ConfigFile, ConfigFiles, configs_library
+from resize_pos.configs.timm_models import KnownModel, timm_model
 from resize_pos.configs.values import ConfigEdit, config_files
 from resize_pos.containers.base import Container, Copied, GeometryChange, Promised
 from resize_pos.containers.detect import open_container, suffix_by_content
@@ -112,7 +113,8 @@ def run(job: Job) -> Report:
     job = replace(job, into_folder=_goes_into_folder(job, opened))
     named = None if job.into_folder else job.output
     container = converted(opened, named, drop_extras=job.drop_extras, select=job.select)
-    only_converts = container.conversion is not None
+    other_kind = bool(container.output_tag) and named is not None  # a TorchScript archive
+    only_converts = container.conversion is not None or other_kind
     try:
         around = Surroundings.of(container, job.request, many=job.many)
         located = locate_tables(around)
@@ -158,6 +160,9 @@ def run(job: Job) -> Report:
             *advise(plan.steps, plan.request, around.files, edited=bool(configs)),
             *advise_inside(plan.steps, plan.request, container.settings),
         ),
+        config_library=configs_library(documents),
+        known_model=None if folder else _known_model(container),
+        wrapper=container.wrapper,
         left_out=container.left_out if plan.changes else (),
         copies=container.copies,
         conversion=container.conversion,
@@ -192,6 +197,15 @@ def run(job: Job) -> Report:
         done = _copy_whole(container.with_configs({}, link=job.link), output, job)
         report = replace(report, copied=done.copied, sha256=done.sha256)
     return replace(report, seconds=time.perf_counter() - started, traffic=metered.used())
+
+
+def _known_model(container: Container) -> KnownModel | None:
+    """Name the model of a file of weights; those of a training checkpoint lie in an entry."""
+    if container.wrapper is None:
+        return None
+    prefix = f"{container.wrapper}." if container.wrapper else ""
+    names = (name for name in container.tensors if name.startswith(prefix))
+    return timm_model({name.removeprefix(prefix): container.tensors[name] for name in names})
 
 
 def _geometry_change(plan: Plan) -> GeometryChange:

@@ -13,7 +13,7 @@ from torch import nn
 
 from resize_pos.api import inspect_checkpoint, resize_checkpoint
 from resize_pos.containers.detect import open_container
-from resize_pos.core.errors import ContainerError, ResizePosError
+from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from tests.planning.test_optimizer import adamw, train, trained
 from tests.support.torch_files import PROTOCOLS, TinyViT, raw_records, state_dict
 
@@ -178,6 +178,20 @@ def test_a_torchscript_archive_becomes_safetensors(tmp_path: Path) -> None:
     assert loaded["visual.positional_embedding"].shape == (37, 8)
     assert torch.equal(loaded["visual.conv1.weight"], model.state_dict()["visual.conv1.weight"])
     assert set(loaded) == set(model.state_dict()) - {"visual.scale"}  # tied
+
+
+def test_a_torchscript_archive_becomes_a_checkpoint_without_a_new_size(tmp_path: Path) -> None:
+    model = Clip()
+    source = save_script(tmp_path / "clip.pt", model)
+    with pytest.raises(UsageError, match="no target is given"):
+        resize_checkpoint(source)
+    report = resize_checkpoint(source, output=tmp_path / "b.pth")
+    assert report.status == "converted"
+    assert any("plain state dict" in note.text for note in report.notes)
+    loaded = torch.load(tmp_path / "b.pth", weights_only=True)
+    assert loaded.keys() == model.state_dict().keys()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded[name], tensor)
 
 
 def test_a_few_bytes_can_be_looked_at_in_every_format(tmp_path: Path) -> None:

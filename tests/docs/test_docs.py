@@ -16,6 +16,7 @@ import pytest
 
 from tests.planning.test_plan import plan_for, read_case
 from tests.support.builders import smooth, vit, write_safetensors
+from tests.support.folder_builders import save_hf
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,7 +46,21 @@ def playground(tmp_path: Path) -> Path:
     write_safetensors(tmp_path / "vit.safetensors", vit(14, 14), {"format": "pt"})
     odd = {"my_pos": smooth(8, 64, 8).reshape(1, 512, 8)}
     write_safetensors(tmp_path / "odd.safetensors", odd)
+    small_hf_vit(tmp_path / "my-vit")
     return tmp_path
+
+
+def small_hf_vit(folder: Path) -> None:
+    """Save a small ViT with a head and its processor, as transformers does."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=32, num_attention_heads=4, num_hidden_layers=1, intermediate_size=64
+    )
+    processor = transformers.ViTImageProcessor(size={"height": 224, "width": 224})
+    save_hf(transformers.ViTForImageClassification(config), processor, folder)
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -111,10 +126,18 @@ def test_the_python_of_the_readme_runs(
 
     assert shell("resize-pos sample_checkpoints/digits_vit_224.safetensors --to 384", playground)
     monkeypatch.chdir(playground)
-    load, api = blocks(README, "python")
+    assert shell("resize-pos my-vit/ --to 384", playground).returncode == 0
+    load, train, api = blocks(README, "python")
     names: dict[str, Any] = {}
     exec(load, names)
     assert names["model"].pos_embed.shape == (1, 577, 48)
+    names = {}
+    before, after = train.split("optimizer.step()")
+    exec(before, names)
+    table = names["model"].embeddings.position_embeddings
+    untrained = table.detach().clone()
+    exec(f"optimizer.step(){after}", names)
+    assert table.shape == (1, 577, 32) and not torch.equal(table, untrained)
     names = {"model": Vit(24 * 24), "torch": torch}
     exec(api, names)
     assert "vit-384.safetensors" in capsys.readouterr().out
@@ -125,7 +148,7 @@ def test_the_error_of_the_readme_is_the_one_of_the_sample(playground: Path) -> N
     import timm
     from safetensors.torch import load_file
 
-    (load, _), (shown,) = blocks(README, "python"), blocks(README, "pytb")
+    (load, *_), (shown,) = blocks(README, "python"), blocks(README, "pytb")
     arguments = re.sub(r",\s*checkpoint_path=[^)]*", "", load)
     names: dict[str, Any] = {"timm": timm}
     exec(arguments, names)

@@ -42,6 +42,11 @@ class TorchContainer(FileContainer):
         return self.tree.optimizers
 
     @property
+    def wrapper(self) -> str | None:
+        """The entry that holds the weights; empty: the file itself; None: several entries do."""
+        return self.tree.wrapper
+
+    @property
     def settings(self) -> Mapping[str, object]:
         """Numbers of a config or of arguments that were saved with the weights."""
         return self.tree.settings

@@ -92,6 +92,15 @@ class TorchScript(TorchContainer):
             ),
         )
 
+    @property
+    def wrapper(self) -> str:
+        """Always empty: the output is a plain state dict."""
+        return ""
+
+    def write_unchanged(self, stage: Path) -> Copied:
+        """Write the tensors alone, as for a new size: the same kind of file in every case."""
+        return self.write(stage, {}, {})
+
     def exported(self) -> Exported:
         """Omit the program and its flags without --drop-extras: no tensor file can store them."""
         return replace(TorchContainer.exported(self), asks_for_extras=False)
