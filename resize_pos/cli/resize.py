@@ -70,7 +70,7 @@ def command(
         if push_pr and push is None:
             raise UsageError("--push-pr needs --push ORG/NAME.")
         job = make_job(checkpoint, options, hash_output=wants_document, **place)
-        convert = run
+        convert: Callable[[Job], Report] = run
         if push is not None:
             convert = _run_and_upload(push, job, ctx, pull_request=push_pr, strict=strict)
         report = _run_with_reports(convert, job, reports, ctx) if reports else convert(job)
