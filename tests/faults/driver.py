@@ -1,21 +1,27 @@
 """Run one conversion again and again, each time disturbed at another place; judge what is left.
 
 `python -m tests.faults.driver NAME FOLDER COUNT KIND …` prints one JSON document. It forks for each
-run, which saves the start of the interpreter: hundreds of runs take seconds.
+run, which saves the start of the interpreter: hundreds of runs take seconds. Kinds are `errors`,
+`signals` and `changes`, each at a counted call, and `kills`: a signal at a moment that is drawn at
+random from the time that a whole run takes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
+import io
 import json
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 from resize_pos.containers.io.stage_names import OLD_SUFFIX, PART_SUFFIX
@@ -26,6 +32,7 @@ from tests.faults.injection import MOVERS, Fault, Injector
 LIMIT = 60.0  # seconds until a run counts as hung
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS")
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGKILL")
+KILLS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGKILL")
 CHANGES = ("truncate", "replace", "append")
 
 Tree = dict[str, str]  # name → digest
@@ -86,21 +93,30 @@ class Trial:
         """Run the command in a fork, disturbed once."""
         said, counted = self.folder / "said", self.folder / "calls"
         counted.unlink(missing_ok=True)
+        ready, started = os.pipe()
         child = os.fork()
         if child == 0:
-            self._child(fault, said, counted, force=force)
-        deadline = time.monotonic() + LIMIT
+            self._child(fault, said, counted, started, force=force)
+        os.close(started)
+        os.read(ready, 1)  # the command begins, or the child is gone
+        os.close(ready)
+        began = time.monotonic()
+        deadline = began + LIMIT
         while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if fault.moment and now > began + fault.moment:
+                os.kill(child, getattr(signal, fault.signal))
+                fault = fault._replace(moment=0.0)
+            if now > deadline:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 return Ended(-999, "hung", [])
-            time.sleep(0.002)
+            time.sleep(0.001)
         code = os.waitstatus_to_exitcode(ended[1])
         calls = counted.read_text().split() if counted.exists() else []
         return Ended(code, said.read_text(errors="replace"), calls)
 
-    def _child(self, fault: Fault, said: Path, counted: Path, *, force: bool) -> None:
+    def _child(self, fault: Fault, said: Path, counted: Path, started: int, *, force: bool) -> None:
         code = 99
         try:
             os.chdir(self.folder)
@@ -112,10 +128,14 @@ class Trial:
             injector.install()
             from resize_pos.cli.app import main
 
+            os.close(started)
             try:
                 main(sys.argv[1:])  # given words, it ends with SystemExit
             except SystemExit as end:
                 code = int(end.code or 0)
+            except KeyboardInterrupt:  # before main handles signals, or after it
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGINT)
             if not fault.call:
                 counted.write_text("\n".join(injector.calls))
             sys.stdout.flush()
@@ -133,7 +153,8 @@ class Trial:
         self.reset(replaces=replaces)
         old = self._targets()
         done = self.run(fault, force=replaces)
-        wrong = list(self._wrong_end(fault, done))
+        self.last = done.code
+        wrong = list(self._wrong_end(fault, done, old))
         wrong += self._wrong_targets(old, done)
         if not fault.change and tree(self.src) != self.source:
             wrong.append("the source was modified")
@@ -149,7 +170,7 @@ class Trial:
             wrong.append(f"after the next run there are stages: {left}")
         return [f"{fault}{', replacing' if replaces else ''}: {line}" for line in wrong]
 
-    def _wrong_end(self, fault: Fault, done: Ended) -> Iterator[str]:
+    def _wrong_end(self, fault: Fault, done: Ended, old: Tree) -> Iterator[str]:
         if "Traceback" in done.said or "this is a bug" in done.said:
             yield f"not an error in words: {done.said}"
         if done.code == -999:
@@ -158,8 +179,12 @@ class Trial:
             if done.code not in (-signal.SIGKILL, 0):
                 yield f"ended with {done.code}"
         elif fault.signal:
-            expected = 128 + getattr(signal, fault.signal)
-            if done.code not in (0, expected):
+            number = getattr(signal, fault.signal)
+            expected = 128 + number
+            if fault.moment and done.code == -number:  # before main handles signals, or after it
+                if self._targets() not in (old, self.new):
+                    yield "some targets were written, and the run does not say which"
+            elif done.code not in (0, expected):
                 yield f"ended with {done.code}, not {expected}: {done.said}"
             elif done.code and "interrupted; " not in done.said:
                 yield f"the interrupt is not reported: {done.said}"
@@ -247,11 +272,33 @@ def spread(found: Sequence[Fault], count: int) -> list[Fault]:
     return [found[(number * len(found)) // count] for number in range(count)]
 
 
+def kill(trial: Trial, count: int, counts: dict[str, int]) -> Iterator[str]:
+    """End runs at random moments until each signal ended `count` of them; name what was broken."""
+    random = Random(0)
+    for name in KILLS:
+        done = tries = 0
+        while done < count and tries < 20 * count:
+            replaces = bool(tries % 2)
+            trial.reset(replaces=replaces)
+            began = time.monotonic()
+            trial.run(Fault(0), force=replaces)
+            whole = time.monotonic() - began  # it differs from minute to minute
+            yield from trial.judge(
+                Fault(0, signal=name, moment=random.uniform(0.0001, whole)), replaces=replaces
+            )
+            tries += 1
+            done += trial.last != 0  # otherwise the run was over
+        counts[f"killed by {name}"] = done
+
+
 def main(name: str, folder: Path, count: int, kinds: Sequence[str]) -> None:
     """Disturb one conversion, `count` times in each kind of way, and print what was found."""
     trial = Trial(CONVERSIONS[name], folder)
     wrong: list[str] = []
     counts: dict[str, int] = {}
+    if "kills" in kinds:
+        wrong += kill(trial, count, counts)
+    kinds = [kind for kind in kinds if kind != "kills"]
     for replaces in (False, True):
         trial.reset(replaces=replaces)
         calls = trial.run(Fault(0), force=replaces).calls
@@ -266,17 +313,26 @@ def main(name: str, folder: Path, count: int, kinds: Sequence[str]) -> None:
     print(json.dumps({"conversion": name, "tried": tried, "kinds": counts, "wrong": wrong}))  # noqa: T201
 
 
-def _warm_up() -> None:
-    """Import what a conversion imports, so that every fork has it."""
-    import resize_pos.cli.app
-    import resize_pos.cli.batch
-    import resize_pos.cli.resize
-    import resize_pos.run.compute
-    import resize_pos.verify.output_check
+def _warm_up(name: str, folder: Path) -> None:
+    """Run the conversion once in this process, so that every fork has its imports and caches."""
+    from resize_pos.cli.app import main as command
 
-    del resize_pos
+    (folder / "warm" / "out").mkdir(parents=True)
+    shutil.copytree(folder / "pristine", folder / "warm" / "src")
+    os.chdir(folder / "warm")
+    silent = io.StringIO()
+    with (
+        contextlib.redirect_stdout(silent),
+        contextlib.redirect_stderr(silent),
+        contextlib.suppress(SystemExit),
+    ):
+        command(list(CONVERSIONS[name].words))
+    os.chdir(folder)
+    shutil.rmtree(folder / "warm")
+    assert threading.active_count() == 1  # a fork has the calling thread only
+    gc.freeze()
 
 
 if __name__ == "__main__":
-    _warm_up()
+    _warm_up(sys.argv[1], Path(sys.argv[2]))
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

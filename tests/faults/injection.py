@@ -29,8 +29,11 @@ class Fault(NamedTuple):
     signal: str = ""
     after: bool = False  # the signal comes after the call was done, not before
     change: str = ""  # `truncate`, `replace` or `append`, done to the sources before the call
+    moment: float = 0.0  # the signal comes so many seconds after the start, at no certain call
 
     def __str__(self) -> str:
+        if self.moment:
+            return f"{self.signal} after {self.moment:.4f} s"
         what = self.error or self.signal or self.change
         return f"{what} {'after' if self.after else 'at'} call {self.call}"
 
