@@ -25,7 +25,7 @@ from resize_pos.report.groups import (
     treatment_words,
 )
 from resize_pos.report.inspection import Inspection, TextLine, inspection_lines, left_alone_lines
-from resize_pos.report.report import Report, Status, TableReport, Upload
+from resize_pos.report.report import HubUpload, Report, Status, TableReport
 
 if TYPE_CHECKING:
     from resize_pos.containers.remote.traffic import Traffic
@@ -80,7 +80,7 @@ def show_report(report: Report, *, verbose: bool) -> None:
         _show_upload(report, report.upload)
 
 
-def _show_upload(report: Report, upload: Upload) -> None:
+def _show_upload(report: Report, upload: HubUpload) -> None:
     """Print what was uploaded to the hub, or would be, or why nothing was."""
     what = "a pull request" if upload.pull_request else "a commit"
     kind = "a new private repository" if upload.is_new else what

@@ -24,6 +24,7 @@ _OTHER_CHANNELS = (1, 4)
 _MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
 _PATCH_NAME = lazy_regex(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
 _LINEAR_NAME = lazy_regex(r"patch|(?:image|pixels?)_to_tokens?|to_tokens\.", re.IGNORECASE)
+_LARGE = 8  # pixels; smaller kernels may be the first of several steps
 _MOST_OWN_ROWS = 8  # rows by which tables of one grid may differ: class tokens, registers
 _MOST_KERNELS = 64  # that one table is compared with; no model has so many patch embeddings
 _MOST_STEPS = 8  # kernels between the pixels and a table
@@ -110,20 +111,30 @@ def patch_kernels(
 ) -> Mapping[str, tuple[TensorInfo, tuple[int, Size]]]:
     """List patch embeddings under any name: they read pixels and put out `width` channels.
 
-    Odd kernels are left out, since they overlap by a step that the file does not hold.
+    Odd kernels are left out, since they overlap by a step that the file does not hold. A kernel of
+    8×8 pixels or more that is the only one of this width needs no name of a patch embedding.
     """
     found: dict[str, tuple[TensorInfo, tuple[int, Size]]] = {}
+    tensors = tuple(tensors)
+    pixels = [info.name for info in tensors if info.shape[:1] == (width,) and _reads_pixels(info)]
     for info in tensors:
         shape = info.shape
         linear = len(shape) == 2 and _LINEAR_NAME.search(info.name) is not None
         reads = len(shape) in (4, 5) and 1 <= shape[1] <= _MOST_CHANNELS
-        if not (linear or reads) or shape[0] != width or not _PATCH_NAME.search(info.name):
+        named = _PATCH_NAME.search(info.name) or pixels == [info.name]
+        if not (linear or reads) or shape[0] != width or not named:
             continue
         extent = None if info.name.endswith("kernel") else kernel_extent(info)
         if extent is not None and min(extent[1].height, extent[1].width) > 1:
             even = extent[1].height % 2 == 0 and extent[1].width % 2 == 0
             found |= {info.name: (info, extent)} if even else {}
     return found
+
+
+def _reads_pixels(info: TensorInfo) -> bool:
+    """Whether a kernel is so large, and its channels are so few, that it cuts an image up."""
+    shape = info.shape
+    return len(shape) in (4, 5) and shape[1] in _VOLUME_CHANNELS and min(shape[-2:]) >= _LARGE
 
 
 def find_patch(

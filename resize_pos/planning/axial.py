@@ -9,7 +9,15 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Unsettled
-from resize_pos.planning.candidates import Sound, axial_layout, axial_partner, sound_of
+from resize_pos.planning.candidates import (
+    Sound,
+    axial_layout,
+    axial_pair_names,
+    is_matrix_name,
+    sound_of,
+    sounds_axial,
+)
+from resize_pos.planning.neutral_names import counts_something_else
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.unknown_names import FAMILY, OpenCase, command, from_flag, name_regex
@@ -19,13 +27,15 @@ def axial_pair(
     tensor: TensorInfo, around: Surroundings, widths: Mapping[int, int]
 ) -> tuple[Match, Match] | None:
     """Find two tables that together give one position: by names such as pos_h and pos_w."""
-    partner = axial_partner(tensor.name, around.tensors)
-    if partner is None:
+    names = axial_pair_names(tensor.name, around.tensors)
+    if names is None:
+        return None
+    tensor, other = (around.tensors[name] for name in names)
+    if any(_is_layer(each, around.tensors, widths) for each in (tensor, other)):
         return None
     spectrogram = "freq" in tensor.name and len(tensor.shape) == 4
     if sound_of(tensor.name) is Sound.OTHER and not spectrogram:
         return None
-    other = around.tensors[partner]
     layouts = axial_layout(tensor, "h", widths), axial_layout(other, "w", widths)
     if layouts[0] is None or layouts[1] is None or len(tensor.shape) != len(other.shape):
         return None
@@ -39,6 +49,17 @@ def axial_pair(
         if layout is not None
     )
     return first, second
+
+
+def _is_layer(
+    tensor: TensorInfo, tensors: Mapping[str, TensorInfo], widths: Mapping[int, int]
+) -> bool:
+    """Whether a weight is no lookup table: it has a bias, or puts out a width of the model."""
+    name = tensor.name
+    if not is_matrix_name(name) or sound_of(name) is Sound.POSITION or sounds_axial(name):
+        return False
+    biased = f"{name.removesuffix('weight')}bias" in tensors
+    return biased or tensor.shape[0] in widths or counts_something_else(name)
 
 
 def axial_tables(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role, name_pattern
 from resize_pos.families.tables import PositionTable, Unsettled
@@ -21,19 +22,30 @@ from resize_pos.planning.candidates import (
     Sound,
     TableCandidate,
     candidate_of,
+    is_matrix_name,
     is_plain_layer,
     token_rows,
     widths_of,
 )
 from resize_pos.planning.grid_solver import Reading, RowCount
+from resize_pos.planning.neutral_names import neutral_names
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.patch_of_table import timed
 from resize_pos.planning.sincos_detect import recognise_fixed
-from resize_pos.planning.unknown_names import FAMILY, NAME, OpenCase, command, either, from_flag
+from resize_pos.planning.unknown_names import (
+    FAMILY,
+    NAME,
+    OpenCase,
+    Strength,
+    command,
+    either,
+    from_flag,
+)
 from resize_pos.planning.value_evidence import Attempt, Values, ask_values, is_told, looks_learned
 
 _SMALL_KERNEL = 8  # pixels; a smaller convolution may be only the first step of an embedding
+_GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")
 _FEWEST_SHARED = 36  # cells; smaller counts are shared by chance
 
 
@@ -44,11 +56,12 @@ class UnknownTables:
     tables: tuple[PositionTable, ...] = ()
     strong: tuple[Unsettled, ...] = ()  # much evidence, but the user decides: stops every run
     weak: tuple[Unsettled, ...] = ()  # some evidence: stops a run if no other table is found
+    neutral: tuple[Unsettled, ...] = ()  # only the shape: as weak ones, if nothing else has a grid
 
     @property
     def any(self) -> bool:
         """Whether something was found."""
-        return bool(self.tables or self.strong or self.weak)
+        return bool(self.tables or self.strong or self.weak or self.neutral)
 
 
 def find_by_value(
@@ -60,29 +73,32 @@ def find_by_value(
     also = None if request.also is None else name_pattern("--also", *request.also)
     skipped = [each for each in (leave, also) if each is not None]
     widths = around.once("widths", lambda: widths_of(around.tensors.values()))
+    neutral = around.once("neutral names", lambda: neutral_names(around.tensors, widths))
     tables: list[PositionTable] = []
-    strong: list[Unsettled] = []
-    weak: list[Unsettled] = []
+    open_cases: dict[Strength, list[Unsettled]] = {strength: [] for strength in Strength}
     axial: set[str] = set()
     for tensor in around.tensors.values():
         name = tensor.name
-        if name in explained or name in axial or is_plain_layer(tensor, around.tensors):
+        if len(tensor.shape) < 2 or name in explained or name in axial:
             continue
         if any(each.search(name) for each in skipped):
             continue
         pair = axial_pair(tensor, around, widths)
+        if pair is None and name not in neutral and is_plain_layer(tensor, around.tensors):
+            continue
         result: Sequence[PositionTable] | OpenCase | None
         if pair is not None:
             axial |= {table.tensor.name for table in pair}
             result = axial_tables(pair, around, settled)
         else:
-            candidate = candidate_of(tensor, widths)
+            candidate = candidate_of(tensor, widths, neutral)
             result = None if candidate is None else _consider(candidate, around, settled)
         if isinstance(result, OpenCase):
-            (strong if result.strong else weak).append(result.entry)
+            if result.strength is not Strength.NEUTRAL or neutral.get(name, False):
+                open_cases[result.strength].append(result.entry)
         elif result is not None:
             tables += result
-    return UnknownTables(tuple(tables), tuple(strong), tuple(weak))
+    return UnknownTables(tuple(tables), *map(tuple, open_cases.values()))
 
 
 def _consider(
@@ -96,22 +112,23 @@ def _consider(
             errors.append(error)
     best = [each for each in attempts if each.supported] or attempts
     named = candidate.sound is Sound.POSITION
+    little = Strength.WEAK if named else Strength.NEUTRAL
     if len(best) > 1:
-        return _open(candidate, _several_layouts(candidate, best, around)) if named else None
+        return _open(candidate, _several_layouts(candidate, best, around), little)
     if not best:
-        return _open(candidate, _with_pattern(candidate, errors[0], around)) if named else None
+        return _open(candidate, _with_pattern(candidate, errors[0], around), little)
     attempt = best[0]
     alone = not any(table.role is Role.ABSOLUTE for table in settled.values())
     objection = _objection(candidate, attempt, around, alone)
     if objection is None:
         return (_accepted(attempt, around),)
     strong = attempt.supported or (named and attempt.values is Values.CONTRADICT)
-    return _open(candidate, objection, strong=strong) if named or strong else None
+    return _open(candidate, objection, Strength.STRONG if strong else little)
 
 
-def _open(candidate: TableCandidate, error: GeometryError, *, strong: bool = False) -> OpenCase:
+def _open(candidate: TableCandidate, error: GeometryError, strength: Strength) -> OpenCase:
     family = replace(FAMILY, axes=candidate.layouts)
-    return OpenCase(Unsettled(candidate.tensor, family, error), strong)
+    return OpenCase(Unsettled(candidate.tensor, family, error), strength)
 
 
 def _attempt(
@@ -225,7 +242,9 @@ def _objection(
     shown = named and attempt.supported
     counted = table.kernel is not None or request.from_grid is not None
     divided = named and table.patch is not None and table.grid.cells >= _FEWEST_SHARED and alone
-    stated = told and candidate.firm and (counted or divided)
+    # A vocabulary may have as many rows as a grid by chance: PARSeq reads 129 characters.
+    bare = not named and is_matrix_name(name) and not attempt.supported
+    stated = told and candidate.firm and (counted or divided) and not bare
     shared = named and table.follows is not None
     if shown or stated or shared:
         return None
@@ -298,7 +317,9 @@ def _with_pattern(
     if error.hint is not None and "--pattern" in error.hint:
         return error
     flags = command(candidate.tensor, candidate.layouts[0], around.tensors)
+    shown = _GRID_FLAGS.search(error.hint or "")  # what the values support
+    flags += f" {shown[0]}" if shown else from_flag(around.request)
     return GeometryError(
         f"{error.message.rstrip('.')}; no family knows its name.",
-        hint=either(f"{flags}{from_flag(around.request)}", candidate.tensor, around.tensors),
+        hint=either(flags, candidate.tensor, around.tensors),
     )

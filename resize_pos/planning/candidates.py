@@ -28,6 +28,7 @@ _LAYOUTS: Mapping[int, tuple[str, ...]] = {
     2: ("(p h w s) d", "d (p h w s)"),
     3: ("1 (p h w s) d", "(p h w s) 1 d", "1 d (p h w s)", "h w d", "d h w"),
     4: ("1 h w d", "1 d h w", "1 1 (p h w s) d", "1 (p h w s) 1 d", "1 n (p h w s) d"),
+    5: ("1 t h w d", "1 d t h w"),
 }
 # One row per row or column of cells, by the number of axes and what the name says.
 _AXIAL: Mapping[int, tuple[str, ...]] = {
@@ -73,6 +74,9 @@ _AXES_OF_NAMES: Sequence[tuple[str, str]] = (
     ("vertical", "horizontal"),
     ("freq", "time"),
     ("0", "1"),
+)
+_AXIS_WORD = lazy_regex(
+    "|".join(rf"(?<![A-Za-z]){word}(?![A-Za-z])|_{word}" for two in _AXES_OF_NAMES for word in two)
 )
 
 
@@ -142,6 +146,16 @@ def has_pixels(tensors: Iterable[TensorInfo]) -> bool:
     )
 
 
+def is_matrix_name(name: str) -> bool:
+    """Whether a name ends as the weights and biases of layers do."""
+    return _WEIGHT.search(name) is not None
+
+
+def sounds_axial(name: str) -> bool:
+    """Whether a name suggests a table of positions, perhaps along one axis."""
+    return _HINT.search(name) is not None
+
+
 def is_plain_layer(tensor: TensorInfo, tensors: Container[str]) -> bool:
     """Sort out most tensors of a model at once: vectors, and weights of layers.
 
@@ -155,12 +169,18 @@ def is_plain_layer(tensor: TensorInfo, tensors: Container[str]) -> bool:
     return f"{name[: -len('.weight')]}.bias" in tensors or _HINT.search(name) is None
 
 
-def candidate_of(tensor: TensorInfo, widths: Mapping[int, int]) -> TableCandidate | None:
-    """Return how a tensor may be read as a table; None if it cannot be one."""
+def candidate_of(
+    tensor: TensorInfo, widths: Mapping[int, int], neutral: Container[str] = ()
+) -> TableCandidate | None:
+    """Return how a tensor may be read as a table; None if it cannot be one.
+
+    `neutral` are the weights that can hardly be layers (`neutral_names.py`).
+    """
     if not DTYPES[tensor.dtype].floating or math.prod(tensor.shape) < FEWEST_ROWS:
         return None
     sound = sound_of(tensor.name)
-    if sound is Sound.OTHER or (sound is Sound.NOTHING and _WEIGHT.search(tensor.name)):
+    layer = sound is Sound.NOTHING and is_matrix_name(tensor.name) and tensor.name not in neutral
+    if sound is Sound.OTHER or layer:
         return None
     layouts = layouts_of(tensor.shape, widths)
     if layouts:
@@ -205,17 +225,19 @@ def axial_layout(tensor: TensorInfo, axis: str, widths: Mapping[int, int]) -> La
     return None
 
 
-def axial_partner(name: str, tensors: Mapping[str, TensorInfo]) -> str | None:
-    """Return the table of columns that goes with a table of rows, by its name."""
-    for rows, columns in _AXES_OF_NAMES:
-        if rows not in name:
-            continue
-        for found in re.finditer(rf"(?<![A-Za-z]){rows}(?![A-Za-z])|(?<=_){rows}", name):
-            if rows == "0" and not name.endswith(".0"):
-                continue
-            other = name[: found.start()] + columns + name[found.end() :]
-            if other in tensors and other != name:
-                return other
+def axial_pair_names(name: str, tensors: Mapping[str, TensorInfo]) -> tuple[str, str] | None:
+    """Return the names of two tables that go together, rows of cells first: pos_y and pos_x."""
+    if not _AXIS_WORD.search(name):  # nearly all names
+        return None
+    for pair in _AXES_OF_NAMES:
+        for axis, other_axis in (pair, pair[::-1]):
+            for found in re.finditer(rf"(?<![A-Za-z]){axis}(?![A-Za-z])|(?<=_){axis}", name):
+                counted = axis.isdecimal() and name.endswith(f".{axis}")
+                if axis.isdecimal() and (not counted or f"{name[:-1]}2" in tensors):
+                    continue  # a list of three or more is one of blocks, or of volumes
+                other = name[: found.start()] + other_axis + name[found.end() :]
+                if other in tensors and other != name:
+                    return (name, other) if axis == pair[0] else (other, name)
     return None
 
 
@@ -240,7 +262,7 @@ def _is_token(info: TensorInfo, width: int) -> bool:
     if not info.shape or info.shape[-1] != width or len(info.shape) > 3 or 0 in info.shape:
         return False
     name = info.name
-    if _WEIGHT.search(name):
+    if is_matrix_name(name):
         return False
     fits = math.prod(info.shape[:-1]) <= _MOST_TOKENS
     return fits and bool(_TOKEN.search(name)) and not _NO_TOKEN.search(re.split(r"[./]", name)[-1])

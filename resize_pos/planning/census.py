@@ -20,6 +20,8 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role, name_pattern
 from resize_pos.families.tables import Action, Located, Step
+from resize_pos.planning.candidates import Sound, has_pixels, sound_of
+from resize_pos.planning.neutral_names import counts_something_else
 
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
@@ -28,17 +30,15 @@ _WEIGHTS = lazy_regex(
 )
 # An axis of positions by its name: one row per row or column of cells.
 _AXIS_NAME = lazy_regex(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?emb", re.IGNORECASE)
-_TOKENS = lazy_regex(
-    r"quer(?:y|ies)|token|prompt|latent|codebook|anchor|memory|slot|prototype|centroid|label|class"
-    r"|expert|bucket|point|region|keypoint|vocab|word|char|text|head|label|speaker|time|frame"
-    r"|temporal|freq|inv_|rope|rotary|register|center|queue|bank|mask_|logit|gate|dist|scale|mean"
-    r"|std|prior|cluster|noise|basis|bins",
-    re.IGNORECASE,
-)
 # Tables that are looked up by word, or that ask: their number of rows is no grid.
 _LOOKED_UP = lazy_regex(
     r"quer(?:y|ies)|latent|vocab|(?:word|token)s?_?emb|embed_tokens|wte\b", re.IGNORECASE
 )
+_MOST_HEADS = 64
+_ROTARY = lazy_regex(
+    r"rope|rotary|(?:^|[._])(?:cos|sin|cis|angles?)(?:$|[._])|freqs", re.IGNORECASE
+)
+_OFFSETS = lazy_regex(r"(?:rel|relative|pair|offset)\w*bias$", re.IGNORECASE)
 _DIGITS = lazy_regex(r"\d+")
 
 
@@ -169,6 +169,12 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
     norms = _widths(every.values(), {n for n in every if n.endswith("bias")})
     layers = {_matrix(info) for info in every.values()}
     made = {out for out, reads in layers if out != reads}
+    features: dict[int, set[str]] = {}  # lengths of weights, and what has them
+    for each in every.values():
+        if _WEIGHTS.search(each.name):
+            for length in each.shape:
+                features.setdefault(length, set()).add(_DIGITS.sub("N", each.name))
+    pixels = has_pixels(every.values())
     found = []
     for info in others:
         if not DTYPES[info.dtype].floating or len(info.shape) < 2:
@@ -176,7 +182,12 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
         if orphan := _orphan(info, norms):
             usual = len(info.shape) <= 3 and info.shape[-1] > 1
             found.append(Suspect(info, orphan, "--pattern" if usual else ""))
-        elif reason := _axis_table(info) or _mixes_cells(info, norms, layers, made):
+        elif reason := (
+            _axis_table(info)
+            or _mixes_cells(info, norms, layers, made)
+            or _per_head(info, every, norms, features)
+            or (pixels and _angles(info, features))
+        ):
             found.append(Suspect(info, reason))
     return found
 
@@ -200,7 +211,52 @@ def _orphan(info: TensorInfo, widths: Mapping[int, int]) -> str:
     alone = not widths or info.shape[-1] in widths
     if rows < _FEWEST_ROWS or not alone or _WEIGHTS.search(info.name) or len(info.shape) > 4:
         return ""
-    return "" if _TOKENS.search(info.name) else f"may be a position table of {rows} rows"
+    if counts_something_else(info.name) or sound_of(info.name) is Sound.OTHER:
+        return ""
+    return f"may be a position table of {rows} rows"
+
+
+def _angles(info: TensorInfo, features: Mapping[int, Collection[str]]) -> str:
+    """A stored table of rotary angles, one row per cell: texts have no kernel for pixels."""
+    rows = max(info.shape)
+    if _ROTARY.search(info.name) and rows >= _FEWEST_CELLS and rows not in features:
+        return f"may hold rotary angles for each of {rows} cells"
+    return ""
+
+
+def _per_head(
+    info: TensorInfo,
+    every: Collection[str],
+    widths: Mapping[int, int],
+    features: Mapping[int, Collection[str]],
+) -> str:
+    """A table with a short axis for the heads, and one number for each of many offsets."""
+    name, lengths = info.name, [length for length in info.shape if length > 1]
+    if not 2 <= len(lengths) <= 3 or counts_something_else(name):
+        return ""
+    looked_up = name.endswith(".weight") and name.removesuffix("weight") + "bias" not in every
+    layer = _WEIGHTS.search(name) is not None and not _OFFSETS.search(name)
+    if layer and not (looked_up and len(lengths) == 2):
+        return ""
+    vague = sound_of(name) is Sound.OTHER  # T5's buckets sound like it, too
+    for heads in (lengths[-1],) if layer or looked_up else (lengths[0], lengths[-1]):
+        offsets = math.prod(lengths) // heads
+        if not (1 < heads <= _MOST_HEADS and offsets >= _FEWEST_ROWS):
+            continue
+        divides = any(width % heads == 0 and width > heads for width in widths)
+        elsewhere = set(features.get(offsets, ())) - {_DIGITS.sub("N", name)}
+        if divides and not elsewhere and (not vague or _counts_pairs(lengths, heads)):
+            return f"may hold one number per head for each of {offsets} offsets"
+    return ""
+
+
+def _counts_pairs(lengths: Sequence[int], heads: int) -> bool:
+    """Whether lengths besides the heads are (2h-1)(2w-1) offsets, or pairs of cells."""
+    others = list(lengths)
+    others.remove(heads)
+    if len(others) == 2:
+        return others[0] == others[1] or all(length % 2 for length in others)
+    return any(math.isqrt(n) ** 2 == n and n % 2 for n in (others[0], others[0] - 3))
 
 
 def _mixes_cells(

@@ -134,7 +134,9 @@ def settle(
                 return settled(opinion.choice, [*remarks, hypothesis.reason, opinion.words])
             raise _ambiguous(name, rows, fits, opinion)
         if hypothesis.binding:
-            raise _disagreement(name, rows, hypothesis, pairs, tiling)
+            left = rows - hypothesis.grid.cells * (hypothesis.frames or 1)
+            split = None if timed else _split(rows, left, hypothesis.grid, judge)
+            raise _disagreement(name, rows, hypothesis, pairs, tiling, split)
         remarks.append(f"{hypothesis.reason}, which does not fit {rows} rows")
     if timed:
         return _settle_frames(name, rows, pairs, remarks, judge, volume=volume)
@@ -270,14 +272,14 @@ def _ambiguous(
     if near is not None and near.choice is not None:
         grid, prefix = near.choice.grid, near.choice.prefix.count
         return GeometryError(
-            f"{name} has {rows} rows: its grid cannot be determined from this family's known "
-            f"prefix counts; but {near.words}.",
+            f"{name} has {rows} rows: its grid cannot be determined with the known numbers of "
+            f"prefix rows; but {near.words}.",
             hint=f"if {rows_in_words(prefix)} stand before the grid, pass --prefix {prefix} "
             + (f"--from-grid {grid.height}x{grid.width}." if patched else "--from SIZE."),
         )
     if not answers:
         return GeometryError(
-            f"{name} has {rows} rows: no grid fits with this family's known prefix counts.{look}",
+            f"{name} has {rows} rows: no grid fits with the known numbers of prefix rows.{look}",
             hint="state the grid with --from-grid HxW, and --prefix N for the rows before it.",
         )
     shown = "; ".join(str(answer) for answer in answers[:_MOST_LISTED])
@@ -294,13 +296,32 @@ def _ambiguous(
     )
 
 
+def _split(rows: int, left: int, grid: Grid, judge: Judge | None) -> Reading | None:
+    """Ask the values how many of the rows beside the grid stand before it, how many after it."""
+    if judge is None or not 0 < left <= _MOST_LISTED:
+        return None
+    counts = [(RowCount(n, ""), RowCount(left - n, "")) for n in range(left, -1, -1)]
+    return judge([reading for reading in readings(rows, counts) if reading.grid == grid]).choice
+
+
 def _disagreement(
-    name: str, rows: int, hypothesis: Hypothesis, pairs: _Pairs, tiling: Tiling | None
+    name: str,
+    rows: int,
+    hypothesis: Hypothesis,
+    pairs: _Pairs,
+    tiling: Tiling | None,
+    split: Reading | None,
 ) -> GeometryError:
     grid = hypothesis.grid
     cells = grid.cells * (hypothesis.frames or 1)
     left = rows - cells
     message = f"{name} has {rows} rows; {hypothesis.reason} would need {cells} (+ prefix)."
+    if split is not None and split.suffix.count:
+        return GeometryError(
+            message,
+            hint=f"its values vary smoothly if {split}: pass --prefix {split.prefix.count} "
+            f"--suffix {split.suffix.count}.",
+        )
     if 0 < left <= _MOST_LISTED:
         return GeometryError(
             message,

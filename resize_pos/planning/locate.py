@@ -35,6 +35,7 @@ _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_po
 _IMAGE = frozenset(
     {Role.ABSOLUTE, Role.MIXING, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
 )
+_GRIDS = frozenset({Role.ABSOLUTE, Role.MIXING, Role.REFERENCE})  # one row per cell of the image
 _MOST_NAMES = 100_000  # some 30 MB
 
 
@@ -45,13 +46,14 @@ def locate_in(
 
     `known` is geometry that is recorded elsewhere, such as in a file made from this one.
     """
+    from resize_pos.planning.prefix_place import check_prefix_places
     from resize_pos.planning.value_checks import check_assumed_squares
 
     around = Surroundings.of(container, request)
     if known:
         around = replace(around, known={**known, **around.known})
-    located = locate_tables(around)
-    return check_assumed_squares(located, container.read)
+    located = check_assumed_squares(locate_tables(around), container.read)
+    return check_prefix_places(located, around)
 
 
 def locate_tables(around: Surroundings) -> Located:
@@ -113,7 +115,10 @@ def locate_tables(around: Surroundings) -> Located:
     found = UnknownTables() if text or by_name else find_by_value(around, tables, explained)
     tables |= {table.name: table for table in found.tables}
     image = any(table.role in _IMAGE for table in tables.values())
-    unsettled += found.strong if image else (*found.strong, *found.weak)
+    gridded = any(t.role in _GRIDS and {"h", "w"} <= t.layout.axes for t in tables.values())
+    gridded = gridded or any(entry.family.role in _GRIDS for entry in unsettled)
+    little = found.weak if gridded else (*found.weak, *found.neutral)
+    unsettled += found.strong if image else (*found.strong, *little)
     known = {each.name for each in found.tables} | {each.tensor.name for each in unsettled}
     leave = around.request.leave
     left = None if leave is None else name_pattern("--leave", *leave)
@@ -123,7 +128,7 @@ def locate_tables(around: Surroundings) -> Located:
         if miss.tensor.name not in known and not (left and left.search(miss.tensor.name))
     ]
     looks_like = tuple(
-        NearMiss(entry.tensor, entry.error.message) for entry in (found.weak if image else ())
+        NearMiss(entry.tensor, entry.error.message) for entry in (little if image else ())
     )
     if around.request.also is not None:
         from resize_pos.planning.join import joined_tables

@@ -86,10 +86,16 @@ def _may_be_fixed(table: PositionTable, start: int, peek: Peek | None) -> bool:
 
 def _has_norm(data: bytes, dtype: str) -> bool:
     """Whether the sum of squares of a row is half its number of channels."""
-    if dtype == "BF16":  # the upper half of a float32
-        data = b"".join(b"\0\0" + data[at : at + 2] for at in range(0, len(data), 2))
-    count = len(data) // struct.calcsize(_CODES[dtype])
-    values: tuple[float, ...] = struct.unpack(f"<{count}{_CODES[dtype]}", data)
+    values = floats_of(data, dtype)
+    count = len(values)
     if max(map(abs, values)) > 1:
         return False
     return abs(2 * sum(value * value for value in values) / count - 1) < _NEAR
+
+
+def floats_of(data: bytes, dtype: str) -> tuple[float, ...]:
+    """Decode little-endian numbers without numpy; a KeyError for a dtype without a code."""
+    code = _CODES[dtype]
+    if dtype == "BF16":  # the upper half of a float32
+        data = b"".join(b"\0\0" + data[at : at + 2] for at in range(0, len(data), 2))
+    return struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)

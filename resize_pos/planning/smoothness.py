@@ -102,7 +102,7 @@ def _clearest(rows: _Rows, readings: Sequence[Reading]) -> Reading | None:
 
 def contradiction(
     array: NDArray[Any], layout: Layout, reading: Reading, others: Sequence[Reading]
-) -> str | None:
+) -> Opinion | None:
     """Return which reading the values support, if it is clearly not the given one."""
     rows = rows_of(array, layout)
     if not np.all(np.isfinite(rows)) or looks_untrained(rows):
@@ -113,7 +113,8 @@ def contradiction(
     best = scores[0].reading
     if _same_columns(best, reading):
         return None
-    return f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
+    words = f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
+    return Opinion(best, words)
 
 
 def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from enum import IntEnum
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
@@ -26,12 +27,20 @@ FAMILY = Family(
 )
 
 
+class Strength(IntEnum):
+    """How much speaks for a candidate that the user must decide about."""
+
+    STRONG = 2  # stops every run
+    WEAK = 1  # stops a run if no other table of an image is found, else it is listed
+    NEUTRAL = 0  # the same, if no other table with a grid is found; else it is not mentioned
+
+
 @dataclass(frozen=True, slots=True)
 class OpenCase:
-    """A candidate that the user must decide about; a strong one stops every run."""
+    """A candidate that the user must decide about."""
 
     entry: Unsettled
-    strong: bool = False
+    strength: Strength = Strength.WEAK
 
 
 def name_regex(name: str, tensors: Iterable[str]) -> str:

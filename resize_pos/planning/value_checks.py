@@ -19,13 +19,14 @@ from resize_pos.core.operations import Rebuild
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, Unsettled
-from resize_pos.planning.grid_solver import ONLY_SQUARE, Reading, RowCount, readings
+from resize_pos.planning.grid_solver import ONLY_SQUARE, Opinion, Reading, RowCount, readings
 from resize_pos.planning.plan import Plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CELLS = (Role.ABSOLUTE, Role.MIXING)
+_MOST_SPLIT = 8  # rows beside the grid
 _USUAL_PREFIXES = (0, 1, 2, 5)  # none, cls, cls + distillation, cls + four registers
 
 _FLOATS = {"F32": "f", "F64": "d"}
@@ -103,25 +104,32 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
     pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
     if table.prefix and not table.suffix:  # a class row may also come last
         pairs.append((RowCount(0, ""), prefix))
-    words = contradiction(values, table.layout, taken, readings(rows, pairs))
-    if words is not None:
+    opinion = contradiction(values, table.layout, taken, readings(rows, pairs))
+    if opinion is not None and opinion.choice is not None:
+        best = opinion.choice
+        grid = f"--from-grid {best.grid.height}x{best.grid.width}"
         raise GeometryError(
-            f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {words}.",
-            hint="state the grid with --from-grid HxW or --from SIZE (height × width), and the "
-            "rows around it with --prefix N and --suffix N.",
+            f"{table.name} has {rows} rows, and {taken} is {ONLY_SQUARE}, but {opinion.words}.",
+            hint=f"pass --prefix {best.prefix.count} --suffix {best.suffix.count} "
+            f"{grid if table.patch is not None else '--from SIZE'}, or other numbers if you know "
+            "them.",
         )
 
 
-def rows_come_last(table: PositionTable, values: NDArray[Any]) -> str | None:
-    """Return what shows that the rows taken for a prefix stand after the grid; None if nothing."""
+def misplaced_rows(table: PositionTable, values: NDArray[Any]) -> Opinion | None:
+    """Return how the rows beside the grid lie before and after it, if not as assumed."""
     blocks = table.layout.blocks(values.shape).cells
-    if not table.prefix or table.suffix or blocks * table.frames > 1 or table.grid.cells == 1:
+    total = table.prefix + table.suffix
+    if not 0 < total <= _MOST_SPLIT or blocks * table.frames > 1 or table.grid.cells == 1:
         return None
     from resize_pos.planning.smoothness import contradiction
 
-    none, some = RowCount(0, ""), RowCount(table.prefix, "")
-    taken, other = Reading(some, table.grid, none), Reading(none, table.grid, some)
-    return contradiction(values, table.layout, taken, [taken, other])
+    splits = [
+        Reading(RowCount(total - last, ""), table.grid, RowCount(last, ""))
+        for last in range(total + 1)
+    ]
+    taken = splits[table.suffix]
+    return contradiction(values, table.layout, taken, splits)
 
 
 def _as_array(source: Step | PositionTable, data: Callable[[str], bytes]) -> NDArray[Any]:

@@ -26,7 +26,7 @@ from resize_pos.families.tables import LeftAlone, PositionTable, Step
 from resize_pos.quality.checks import LABEL, Check
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.table_health import Health
-from resize_pos.report.report import Report, TableReport, Upload
+from resize_pos.report.report import HubUpload, Report, TableReport
 
 if TYPE_CHECKING:
     from resize_pos.containers.remote.traffic import Traffic
@@ -110,7 +110,7 @@ def _conversion(conversion: Conversion | None) -> dict[str, Any] | None:
     }
 
 
-def _upload(upload: Upload | None) -> dict[str, Any] | None:
+def _upload(upload: HubUpload | None) -> dict[str, Any] | None:
     if upload is None:
         return None
     return {

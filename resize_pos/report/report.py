@@ -64,7 +64,7 @@ class FineTune:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class HubUpload:
     """An upload to the hub."""
 
     address: str  # hf://org/name
@@ -97,7 +97,7 @@ class Report:
     conversion: Conversion | None = None  # set: the output is of another file format
     traffic: Traffic | None = None  # requests and bytes, if a store was used
     output_bytes: int | None = None  # of a plan: what the output takes at most
-    upload: Upload | None = None  # to the hub, if one was asked for
+    upload: HubUpload | None = None  # to the hub, if one was asked for
     needs_force: bool = False  # of a plan: the target exists, and only --force would replace it
 
     @property

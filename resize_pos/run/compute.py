@@ -28,9 +28,9 @@ from resize_pos.families.tables import Step
 from resize_pos.planning.plan import Plan
 from resize_pos.planning.unknown_names import is_by_value
 from resize_pos.planning.value_checks import (
+    misplaced_rows,
     require_finite,
     require_plausible,
-    rows_come_last,
     tables_assumed_square,
 )
 from resize_pos.quality.checks import Check, Level
@@ -202,13 +202,13 @@ def _judged(
 
 
 def _prefix_check(step: Step, before: NDArray[Any]) -> tuple[Check, ...]:
-    """Fail a table whose class row was taken for the first row and is the last one."""
-    words = rows_come_last(step.table, before) if step.table.role is Role.ABSOLUTE else None
-    if words is None:
+    """Fail a table whose rows beside the grid are not where they were assumed to be."""
+    opinion = misplaced_rows(step.table, before) if step.table.role is Role.ABSOLUTE else None
+    if opinion is None or opinion.choice is None:
         return ()
-    count = step.table.prefix
+    count, best = step.table.prefix + step.table.suffix, opinion.choice
     detail = (
-        f"the source's {count} prefix row(s) seem to come last: {words}; pass --prefix 0 "
-        f"--suffix {count}"
+        f"the source's {count} row(s) beside the grid seem to lie elsewhere: {opinion.words}; pass "
+        f"--prefix {best.prefix.count} --suffix {best.suffix.count}"
     )
     return (Check("prefix-place", Level.FAIL, detail),)

@@ -36,6 +36,7 @@ from resize_pos.planning.locate import locate_tables, require_one_geometry
 from resize_pos.planning.memory_check import require_memory
 from resize_pos.planning.output_name import default_output
 from resize_pos.planning.plan import Plan, make_plan
+from resize_pos.planning.prefix_place import check_prefix_places
 from resize_pos.planning.provenance import record
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.measures.catalogue import Limit
@@ -117,7 +118,7 @@ def run(job: Job) -> Report:
     only_converts = container.conversion is not None or other_kind
     try:
         around = Surroundings.of(container, job.request, many=job.many)
-        located = locate_tables(around)
+        located = check_prefix_places(locate_tables(around), around)
         require_one_geometry(container.copies, located)
         # The config files beside a lone weight file may belong to another model.
         own_configs = job.edit_configs and container.owns_configs

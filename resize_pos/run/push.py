@@ -20,7 +20,7 @@ from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.errors import OutputError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.report.model_card import card_section, merged_card
-from resize_pos.report.report import Report, Status, Upload
+from resize_pos.report.report import HubUpload, Report, Status
 from resize_pos.run.job import Job
 
 _CARD = "README.md"
@@ -93,7 +93,7 @@ def pushed(
     report: Report, job: Job, target: Target, command: str | None, *, strict: bool = False
 ) -> Report:
     """Upload the output of a run; return the report with what was done."""
-    upload = Upload(target.address, (), target.commit is None, target.pull_request)
+    upload = HubUpload(target.address, (), target.commit is None, target.pull_request)
     reason = _why_not(report, strict=strict)
     if reason:
         return replace(report, upload=replace(upload, reason=reason))

@@ -213,8 +213,15 @@ def test_a_known_name_with_its_class_row_last_is_not_passed(size: str, tmp_path:
     if not size:
         assert "197 = 14×14 + 1" in refused(tmp_path, tensors, "--to 192x288").message
         return
-    report, _ = convert(tmp_path, tensors, f"{size} --to 192x288")
-    assert report.exit_code() == 3
+    source = tmp_path / "model.safetensors"
+    hints = {refused(tmp_path, tensors, f"{size} --to 192x288").hint}
+    with pytest.raises(ResizePosError) as caught:
+        run(Job(source, request(f"{size} --to 192x288".split()), dry_run=True))
+    hints.add(caught.value.hint)
+    (hint,) = hints  # the dry run refuses what the real run refuses
+    assert pasted_flags(hint or "") == ["--prefix", "0", "--suffix", "1"]
+    report, _ = convert(tmp_path, tensors, f"{size} --to 192x288 --prefix 1")
+    assert report.exit_code() == 3  # who insists is told afterwards
     assert any("--prefix 0 --suffix 1" in check.detail for check in report.checks)
     report, _ = convert(tmp_path, tensors, f"{size} --to 192x288 --prefix 0 --suffix 1")
     assert report.exit_code() == 0

@@ -304,7 +304,8 @@ def _stated_by_shape(
     stored, frames = layout.grid(tensor.shape), layout.frames(tensor.shape)
     assert stored is not None and frames is not None
     for hypothesis in hypotheses:
-        same = hypothesis.grid == stored and hypothesis.frames in (None, frames)
+        deep = hypothesis.frames if layout.has_time else None
+        same = hypothesis.grid == stored and deep in (None, frames)
         if hypothesis.binding and not same:
             truth = f" ({tiling.pixels(stored)} px at patch {tiling})" if tiling else ""
             raise GeometryError(

@@ -108,18 +108,19 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
         )
         found = None if _is_first_step(found, match, around) else found
     found = _of_other_channels(found, match, around)
-    flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name
+    both = {"h", "w"} <= layout.axes  # a table of rows or of columns alone counts no frames
+    flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name and both
     if found is not None and found.kernel is not None and flat and not layout.has_time:
         kernel = around.tensors[found.kernel]
         if len(kernel.shape) == 5:
-            # A tube of frames is read by a kernel of another depth; which axis of a cube is which
-            # cannot be told.
+            # A tube of frames is read by a kernel of another depth; a cube cuts up a volume.
             cube = len(set(kernel.shape[2:])) == 1
+            which = "depth comes first, in SIZE as in the rows" if cube else "frames come first"
             flags = f"--pattern '^{re.escape(tensor.name)}$' --axes '{timed(layout)}' --from SIZE"
             raise GeometryError(
                 f"{tensor.name}: {kernel} reads a volume or a video, so its rows also count "
                 "depth or frames, and the layout of this table has no such axis.",
-                hint=None if cube else f"pass {flags}, if frames come first.",
+                hint=f"pass {flags}, if {which}.",
             )
     return found
 
