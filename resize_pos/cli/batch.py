@@ -6,8 +6,9 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -15,19 +16,26 @@ from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, for_request
 from resize_pos.cli.progress import Progress, open_progress
 from resize_pos.cli.terminal import say, say_json
 from resize_pos.containers.io.remote_path import RemotePath, place
+from resize_pos.containers.io.stage_names import this_writer
+from resize_pos.containers.metering import Meter
 from resize_pos.core.errors import UsageError
 from resize_pos.report.batch import write_batch_reports
 from resize_pos.report.batch_result import BatchResult, job_document
 from resize_pos.report.files import require_report_targets
-from resize_pos.run.batch.jobs import collect
-from resize_pos.run.batch.ledger import Ledger
-from resize_pos.run.batch.manifest import read_manifest
+from resize_pos.run.batch.jobs import Jobs, collect
+from resize_pos.run.batch.ledger import AnyLedger, Ledger
+from resize_pos.run.batch.manifest import ManifestJob, read_manifest
 from resize_pos.run.batch.pools import usable_cores
 from resize_pos.run.batch.run import Batch, plan_all, prepare, run_all
 from resize_pos.run.batch.work import Outcome
 from resize_pos.run.job import Job
 
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
+
 _MOST_WORKERS = 4  # by default: beyond that, disks are what is waited for
+
+_MOST_NOTES = 2  # of those that stores give to every job alike
 
 
 @click.command("batch")
@@ -74,11 +82,12 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Transfer every checkpoint below the SOURCEs: folders, files, or globs.
+    """Transfer every checkpoint below the SOURCEs: folders, files, globs or URLs.
 
     \b
       resize-pos batch zoo/ 'more/**/*.pth' --to 384 -o out/ -j 4
       resize-pos batch --manifest jobs.toml -o out/ --report zoo.html
+      resize-pos batch s3://zoo/ --to 384 -o s3://zoo-384/
 
     Every option of `resize` applies to every job. One job's failure does not stop the others. Run
     it again to finish what is missing: what is current is left alone.
@@ -89,31 +98,37 @@ def command(
         raise UsageError("-q excludes --json and --format.")
     if not sources and manifest is None:
         raise UsageError("nothing to convert.", hint="name a folder, files or globs.")
-    _require_local(*sources, output_dir)
+    output_dir = place(output_dir)
+    entries = () if manifest is None else read_manifest(manifest)
+    meter = Meter.of(output_dir, *map(place, [*sources, *(entry.source for entry in entries)]))
     if dask is not None and workers is not None:
         raise UsageError("-j counts local processes; with --dask the cluster decides.")
     wants_document = form != "text" or bool(reports)
     template = make_job(Path(), options, hash_output=wants_document, many=True)
-    jobs = _collect(sources, manifest, options, template, output_dir)
+    found = _collect(sources, entries, manifest, options, template, output_dir)
+    jobs, search = found.jobs, found.search
     require_report_targets(reports, force=template.force, sources=[job.source for job in jobs])
     own = [_own_reports(path) for path in reports if path.suffix.lower() == ".html"]
     outcomes: list[Outcome] = []
     with open_progress(visible=not dry_run and not quiet and _is_terminal(sys.stderr)) as progress:
         if dry_run:
-            batch = prepare(jobs, output_dir, Ledger(output_dir))
-            _follow(plan_all(batch), batch, progress, outcomes, form, quiet)
+            known = _open_ledger(output_dir)
+            batch = prepare(jobs, output_dir, known, search=search)
+            events = plan_all(batch, known, search)
+            _follow(events, batch, progress, outcomes, form, quiet)
         else:
             output_dir.mkdir(parents=True, exist_ok=True)
-            with Ledger(output_dir) as ledger:
-                batch = prepare(jobs, output_dir, ledger, own)
+            with _open_ledger(output_dir) as ledger:
+                batch = prepare(jobs, output_dir, ledger, own, search)
                 count = workers or min(usable_cores(), _MOST_WORKERS)
-                events = run_all(batch, ledger, workers=count, dask=dask, fail_fast=fail_fast)
+                running = run_all(batch, ledger, workers=count, dask=dask, fail_fast=fail_fast)
                 # Closed, and not left to the garbage collector: closing ends the workers.
-                with contextlib.closing(events), _telling(outcomes, len(jobs)):
-                    _follow(events, batch, progress, outcomes, form, quiet)
+                with contextlib.closing(running), _telling(outcomes, len(jobs)):
+                    _follow(running, batch, progress, outcomes, form, quiet)
     seconds = time.perf_counter() - started
     results = tuple(outcome.result for outcome in outcomes)
-    summary = BatchResult(output_dir, results, len(jobs), seconds, strict)
+    used = _traffic(meter, outcomes)
+    summary = BatchResult(output_dir, results, len(jobs), seconds, strict, used)
     write_batch_reports(summary, reports)
     if form == "github":
         _annotate(summary)
@@ -124,15 +139,25 @@ def command(
     ctx.exit(summary.exit_code)
 
 
-def _require_local(*words: str | Path) -> None:
-    """Refuse URLs: a batch looks for files, and its ledger is one."""
-    for word in words:
-        path = place(word)
-        if isinstance(path, RemotePath):
-            raise UsageError(
-                f"{path}: a batch reads and writes folders of this machine.",
-                hint="convert the checkpoints of a store one by one: resize-pos URL -o URL",
-            )
+def _open_ledger(output_dir: Path) -> AnyLedger:
+    if isinstance(output_dir, RemotePath):
+        from resize_pos.run.batch.store_ledger import StoreLedger
+
+        return StoreLedger(output_dir)
+    return Ledger(output_dir)
+
+
+def _traffic(meter: Meter, outcomes: Iterable[Outcome]) -> Traffic | None:
+    """Add up the requests of this process and of the workers."""
+    total = meter.used()
+    if total is not None:
+        for outcome in outcomes:
+            if outcome.traffic is not None and outcome.worker != this_writer():
+                total += outcome.traffic
+        if len(total.notes) > _MOST_NOTES:
+            kept, more = total.notes[:_MOST_NOTES], len(total.notes) - _MOST_NOTES
+            total = replace(total, notes=(*kept, f"the same happened {more} more times"))
+    return total
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
@@ -154,17 +179,17 @@ def _telling(outcomes: Sequence[Outcome], total: int) -> Iterator[None]:
 
 def _collect(
     sources: Sequence[str],
+    entries: Sequence[ManifestJob],
     manifest: Path | None,
     options: dict[str, Any],
     template: Job,
     output_dir: Path,
-) -> Sequence[Job]:
-    entries = () if manifest is None else read_manifest(manifest)
+) -> Jobs:
     folder = Path() if manifest is None else manifest.parent
     found = collect(sources, entries, folder, for_request(options), template, output_dir)
-    for note in found.notes:
+    for note in found.search.notes:
         say(("note: ", "yellow"), note, err=True)
-    return found.jobs
+    return found
 
 
 def _own_reports(path: Path) -> tuple[Path, str]:

@@ -103,10 +103,9 @@ def show_traffic(used: Traffic | None) -> None:
     """Print how many requests were made, and how many bytes were moved."""
     if used is None:
         return
-    words = [f"{used.requests} requests", f"{human_size(used.received)} received"]
-    words += [f"{human_size(used.sent)} sent"] if used.sent else []
-    words += [f"{human_size(used.copied)} copied by the store itself"] if used.copied else []
-    tell(", ".join(words), lead=["traffic: "])
+    from resize_pos.report.traffic_words import traffic_words
+
+    tell(traffic_words(used), lead=["traffic: "])
     for note in used.notes:
         tell(note, lead=["note: "])
 

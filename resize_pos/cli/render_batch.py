@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resize_pos.cli.render import LEVEL_STYLES
+from resize_pos.cli.render import LEVEL_STYLES, show_traffic
 from resize_pos.cli.terminal import say, tell
 from resize_pos.core.printable import human_size
 from resize_pos.quality.checks import Level
@@ -40,3 +40,4 @@ def show_summary(summary: BatchResult) -> None:
     size = f" ({human_size(moved)})" if moved else ""
     say(f"{count_words(summary.counts)}{size} in {summary.seconds:.1f} s")
     say(f"output: {summary.output_dir}")
+    show_traffic(summary.traffic)

@@ -17,6 +17,7 @@ from resize_pos.report.files import write_files
 from resize_pos.report.groups import change_words
 from resize_pos.report.json import json_text
 from resize_pos.report.markdown import code, table, text
+from resize_pos.report.traffic_words import traffic_words
 
 _SORTED_BY_VERDICT = {Level.FAIL: 0, Level.WARN: 1, Level.OK: 2}
 _COUNT_WORDS = {
@@ -74,6 +75,8 @@ def batch_markdown(batch: BatchResult) -> str:
     ]
     lines = table(("checkpoint", "status", "tables", "verdict", ""), cells)
     head = ["## resize-pos batch", "", f"{count_words(batch.counts)}.", ""]
+    if batch.traffic is not None:
+        head += [f"Traffic: {traffic_words(batch.traffic)}.", ""]
     return "\n".join([*head, *lines]) + "\n"
 
 
@@ -129,5 +132,6 @@ def _html(batch: BatchResult, folder: Path) -> str:
         rows=_rows(batch, folder),
         level=level.value,
         summary=f"{count_words(batch.counts)}.",
+        traffic="" if batch.traffic is None else traffic_words(batch.traffic),
         version=__version__,
     )

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
 from resize_pos.quality.checks import Check, Level
-from resize_pos.report.json import SCHEMA, checks_document, report_document, request_document
+from resize_pos.report.json import (
+    SCHEMA,
+    checks_document,
+    report_document,
+    request_document,
+    traffic_document,
+)
 from resize_pos.report.report import Report
+
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
 
 BATCH_SCHEMA = "resize-pos/batch/1"
 
@@ -105,6 +114,7 @@ class BatchResult:
     jobs: int  # larger than the number of results if the batch was stopped
     seconds: float
     strict: bool = False
+    traffic: Traffic | None = None  # if a source or the output is in a store
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -183,6 +193,7 @@ def batch_document(batch: BatchResult) -> dict[str, Any]:
         "counts": dict(batch.counts),
         "bytes": sum(result.bytes for result in batch.results),
         "seconds": round(batch.seconds, 3),
+        "traffic": traffic_document(batch.traffic),
         "exit_code": batch.exit_code,
         "jobs": [job_document(result, batch.jobs) for result in batch.in_order],
     }

@@ -81,8 +81,8 @@ def require_free(target: RemotePath, *, force: bool, folder: bool) -> ObjectInfo
     require_target(target)
     store = store_of(target)
     if folder:
-        listing = store.page(target)
-        if listing.files or listing.folders:
+        # Not by level: some stores still list folders whose objects were deleted.
+        if next(iter(store.walk(target)), None) is not None:
             hint = "Name another folder with -o"
             raise OutputError(
                 f"{target}: already exists.",
@@ -121,7 +121,7 @@ def _complete(output: _Output) -> None:
     """Complete every file; what makes a folder loadable comes last. Then read it back."""
     done: list[Upload] = []
     try:
-        for path in sorted(output.uploads, key=_turn):
+        for path in sorted(output.uploads, key=completion_turn):
             done.append(output.uploads[path])
             output.uploads[path].complete(output.before)
         for upload in done:
@@ -133,7 +133,8 @@ def _complete(output: _Output) -> None:
         raise
 
 
-def _turn(path: RemotePath) -> tuple[int, str]:
+def completion_turn(path: RemotePath) -> tuple[int, str]:
+    """Return the sort key of a file: what makes a folder loadable is completed last."""
     return (2 if path.name in _LAST else 1 if is_index(path.name) else 0), str(path)
 
 

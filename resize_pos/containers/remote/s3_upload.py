@@ -161,20 +161,47 @@ class S3Upload(Upload):
             answer = self._finish(condition)
         except _Refused as refused:
             code, words = refused.args
-            if code in _LOST:
-                raise taken(self.path) from None
-            if code not in _CANNOT:
+            if code in _LOST or code == "NoSuchUpload":
+                answer = self._stored()
+                if answer is None:
+                    raise taken(self.path) from None
+            elif code not in _CANNOT:
                 raise OutputError(f"{self.path}: the store refused: {words}.") from None
-            # The store has no conditions. Look just before, which leaves a short moment.
-            if store_of(self.path).info(self.path) != before:
-                raise taken(self.path) from None
-            answer = self._finish({})
+            else:
+                # The store has no conditions. Look just before, which leaves a short moment.
+                if store_of(self.path).info(self.path) != before:
+                    raise taken(self.path) from None
+                answer = self._finish({})
         self._upload = None
         if self._journal is not None:
             self._journal.leave()
         etag = quoted(answer.get("ETag"))
         found = store_of(self.path).info(self.path) if not etag else None
         self.result = found or ObjectInfo(self.file.size, etag)
+
+    def _stored(self) -> dict[str, str] | None:
+        """Return the answer that was lost if the store holds what was sent; None if it does not.
+
+        The SDK repeats a request whose answer is lost. Then the object is already there.
+        """
+        found = store_of(self.path).info(self.path)
+        if found is None or found.size != self.file.size or found.identity != self._etag():
+            return None
+        return {"ETag": found.identity}
+
+    def _etag(self) -> str:
+        """Compute the ETag that S3 gives to what was sent, unless the bucket is encrypted."""
+        import hashlib
+
+        if self._upload is None:
+            data, count_words = self.file.fetch(0, self.file.size), ""
+        else:
+            tags = [etag.strip('"') for _, etag in sorted(self._etags.items())]
+            try:
+                data, count_words = bytes.fromhex("".join(tags)), f"-{len(tags)}"
+            except ValueError:
+                return ""
+        return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}{count_words}"'
 
     def _finish(self, condition: dict[str, str]) -> Any:
         from botocore.exceptions import ClientError

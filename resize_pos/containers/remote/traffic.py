@@ -26,14 +26,30 @@ class Traffic:
             self.notes[len(earlier.notes) :],
         )
 
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.requests + other.requests,
+            self.received + other.received,
+            self.sent + other.sent,
+            self.copied + other.copied,
+            self.notes + other.notes,
+        )
+
 
 _lock = threading.Lock()
 _total = Traffic()
+_here = threading.local()
+
+
+def count_by_thread() -> None:
+    """Let this thread count for itself, because others work for other jobs at the same time."""
+    _here.total = Traffic()
 
 
 def traffic() -> Traffic:
-    """Return what this process has used so far."""
-    return _total
+    """Return what this process has used so far, or this thread if it counts for itself."""
+    own: Traffic | None = getattr(_here, "total", None)
+    return _total if own is None else own
 
 
 def count(
@@ -41,11 +57,9 @@ def count(
 ) -> None:
     """Add to what this process has used."""
     global _total
+    used = Traffic(requests, received, sent, copied, (note,) if note else ())
     with _lock:
-        _total = Traffic(
-            _total.requests + requests,
-            _total.received + received,
-            _total.sent + sent,
-            _total.copied + copied,
-            (*_total.notes, note) if note else _total.notes,
-        )
+        _total += used
+    own: Traffic | None = getattr(_here, "total", None)
+    if own is not None:
+        _here.total = own + used

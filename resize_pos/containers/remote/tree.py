@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from resize_pos.containers.remote.outputs import pending_file, pending_folder, pending_names
@@ -24,6 +24,7 @@ _lock = threading.RLock()
 _files: dict[RemotePath, RemoteFile] = {}
 _listings: dict[RemotePath, Listing] = {}
 _kept: set[RemotePath] = set()  # folders whose listing a batch shares among its jobs
+_fresh: set[RemotePath] = set()  # those whose listing was made for this run
 
 
 def forget(path: RemotePath) -> None:
@@ -31,19 +32,29 @@ def forget(path: RemotePath) -> None:
     with _lock:
         for known in [p for p in _files if p == path or path in p.parents]:
             del _files[known]
-        for known in [p for p in _listings if p == path or p == path.parent or path in p.parents]:
-            if known not in _kept:
+        for known in [p for p in _listings if p not in _kept]:
+            if known in (path, path.parent) or path in known.parents:
                 del _listings[known]
 
 
 @contextlib.contextmanager
-def sharing(folders: set[RemotePath]) -> Iterator[None]:
-    """List these folders only once while many checkpoints in them are converted."""
-    _kept.update(folders)
+def sharing(listings: Mapping[RemotePath, Listing], *, fresh: bool = False) -> Iterator[None]:
+    """Use listings that were made before while checkpoints in these folders are converted.
+
+    `fresh` listings also say whether a target exists. That is for a dry run, which writes nothing.
+    """
+    with _lock:
+        _listings.update(listings)
+        _kept.update(listings)
+        _fresh.update(listings if fresh else ())
     try:
         yield
     finally:
-        _kept.difference_update(folders)
+        with _lock:
+            for folder in listings:
+                _listings.pop(folder, None)
+            _kept.difference_update(listings)
+            _fresh.difference_update(listings)
 
 
 def open_file(path: RemotePath) -> SourceFile:
@@ -90,7 +101,8 @@ def _from_listing(path: RemotePath) -> ObjectInfo | None:
 def just_listed(path: RemotePath) -> tuple[bool, ObjectInfo | None]:
     """Say whether this run has listed the folder of an object, and what it saw of the object."""
     listing = _listings.get(path.parent)
-    if listing is None or path.parent in _kept or not listing.covers(path.name):
+    old = path.parent in _kept and path.parent not in _fresh
+    if listing is None or old or not listing.covers(path.name):
         return False, None
     return True, listing.files.get(path.name)
 

@@ -1,4 +1,4 @@
-"""Folders, files and globs → checkpoints, each with its place below the output folder."""
+"""Folders, files, globs and URLs → checkpoints, each with its place below the output folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resize_pos.containers.detect import (
     WEIGHT_SUFFIXES,
     is_distributed,
     is_index_of_weights,
 )
+from resize_pos.containers.io.remote_path import RemotePath, place, redacted
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.lazy_regex import lazy_regex
 
-_CONFIGS = {"config.json", "open_clip_config.json"}
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.store import Listing, ObjectInfo
+
+# The plan for a single file also depends on the configs beside it.
+BESIDE = ("config.json", "open_clip_config.json")
 
 # Files that training writes beside a checkpoint, but which are not checkpoints.
 _NO_CHECKPOINT = lazy_regex(
@@ -33,12 +39,42 @@ class Found:
     place: Path  # relative
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the listing of a store says of a checkpoint."""
+
+    bytes: int
+    stamp: str  # sizes and ETags; empty if the store has no way to tell versions apart
+
+
 @dataclass(slots=True)
 class Discovery:
     """The checkpoints that a search found, and notes for the user."""
 
     found: list[Found] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    seen: dict[Path, Seen] = field(default_factory=dict)  # of those in a store
+    listings: dict[RemotePath, Listing] = field(default_factory=dict)  # folders of single files
+    configs: dict[RemotePath, dict[str, ObjectInfo] | None] = field(default_factory=dict)
+
+    def beside(self, source: RemotePath) -> dict[str, ObjectInfo] | None:
+        """Return what the listing says of a single file and the configs in its folder."""
+        listing = self.listings.get(source.parent)
+        if listing is None or source.name not in listing.files:
+            return None
+        from resize_pos.run.batch.store_search import neighbours
+
+        if source.parent not in self.configs:
+            self.configs[source.parent] = neighbours(listing)
+        configs = self.configs[source.parent]
+        return None if configs is None else {source.name: listing.files[source.name], **configs}
+
+    def add(self, other: Discovery) -> None:
+        """Add what another search found."""
+        self.found += other.found
+        self.notes += other.notes
+        self.seen |= other.seen
+        self.listings |= other.listings
 
 
 def discover(words: Iterable[str], output_dir: Path) -> Discovery:
@@ -49,11 +85,16 @@ def discover(words: Iterable[str], output_dir: Path) -> Discovery:
     result = Discovery()
     for word in words:
         before = len(result.found)
-        for path, root in _expand(word):
-            result.found += _below(path, root, output_dir, result.notes)
+        if isinstance(place(word), RemotePath):
+            from resize_pos.run.batch.store_search import search
+
+            result.add(search(word, output_dir))
+        else:
+            for path, root in _expand(word):
+                result.found += _below(path, root, output_dir, result.notes)
         if len(result.found) == before:
             kind = "matches nothing" if glob.has_magic(word) else "holds no checkpoint"
-            result.notes.append(f"{word}: {kind}.")
+            result.notes.append(f"{redacted(word)}: {kind}.")
     result.found = list(dict.fromkeys(result.found))
     return result
 
@@ -63,7 +104,13 @@ def is_model_folder(names: Iterable[str]) -> bool:
     present = set(names)
     if is_distributed(present) or any(is_index_of_weights(name) for name in present):
         return True
-    return bool(present & _CONFIGS) and any(_is_weights(name) for name in present)
+    return not present.isdisjoint(BESIDE) and any(is_weights(name) for name in present)
+
+
+def is_weights(name: str) -> bool:
+    """Return whether a file with this name is taken for a checkpoint."""
+    hidden = name.startswith(".")
+    return not hidden and name.endswith(WEIGHT_SUFFIXES) and not _NO_CHECKPOINT.fullmatch(name)
 
 
 def size_of(source: Path) -> int:
@@ -79,11 +126,6 @@ def size_of(source: Path) -> int:
     return total
 
 
-def _is_weights(name: str) -> bool:
-    hidden = name.startswith(".")
-    return not hidden and name.endswith(WEIGHT_SUFFIXES) and not _NO_CHECKPOINT.fullmatch(name)
-
-
 def _expand(word: str) -> Iterator[tuple[Path, Path | None]]:
     """Yield the paths that an argument names, and the folder below which the tree is mirrored."""
     path = Path(word)
@@ -95,7 +137,7 @@ def _expand(word: str) -> Iterator[tuple[Path, Path | None]]:
     root = Path(*parts[:fixed])
     # Path.glob refuses patterns that begin at the root, and it includes hidden files.
     for match in sorted(glob.glob(word, recursive=True)):  # noqa: PTH207
-        if Path(match).is_dir() or _is_weights(Path(match).name):
+        if Path(match).is_dir() or is_weights(Path(match).name):
             yield Path(match), root
 
 
@@ -104,9 +146,10 @@ def _below(path: Path, root: Path | None, output_dir: Path, notes: list[str]) ->
         yield Found(path, Path(path.name) if root is None else path.relative_to(root))
         return
     seen: set[tuple[int, int]] = set()
-    with contextlib.suppress(OSError):
-        status = output_dir.stat()
-        seen.add((status.st_dev, status.st_ino))
+    if not isinstance(output_dir, RemotePath):
+        with contextlib.suppress(OSError):
+            status = output_dir.stat()
+            seen.add((status.st_dev, status.st_ino))
     for source in _walk(path, seen, notes):
         if root is not None:
             yield Found(source, source.relative_to(root))
@@ -137,5 +180,5 @@ def _walk(folder: Path, seen: set[tuple[int, int]], notes: list[str]) -> Iterato
             continue
         if entry.is_dir():
             yield from _walk(folder / entry.name, seen, notes)
-        elif _is_weights(entry.name) and entry.is_file():
+        elif is_weights(entry.name) and entry.is_file():
             yield folder / entry.name

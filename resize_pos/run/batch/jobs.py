@@ -7,23 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.core.errors import ContainerError, OutputError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
 from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import make_plan
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.run.batch.discover import Found, discover
+from resize_pos.run.batch.discover import Discovery, Found, discover
 from resize_pos.run.batch.manifest import ManifestJob, merged
 from resize_pos.run.job import Job
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Every job of a batch, in the order of the sources, and notes for the user."""
+    """Every job of a batch, in the order of the sources, and what the search found."""
 
     jobs: tuple[Job, ...]
-    notes: tuple[str, ...]
+    search: Discovery
 
 
 def collect(
@@ -36,27 +37,27 @@ def collect(
 ) -> Jobs:
     """Find every checkpoint; refuse two jobs with the same target."""
     _require_output_apart(sources, output_dir)
-    found: list[tuple[Found, Request]] = []
-    search = discover(sources, output_dir)
-    notes = list(search.notes)
-    found += [(it, template.request) for it in search.found]
+    whole = discover(sources, output_dir)
+    found = [(it, template.request) for it in whole.found]
     for entry in entries:
         request = _request(entry, options)
-        search = discover([str(manifest_dir / entry.source)], output_dir)
-        notes += [f"{entry.where}: {note}" for note in search.notes]
+        search = discover([_named(entry.source, manifest_dir)], output_dir)
+        search.notes = [f"{entry.where}: {note}" for note in search.notes]
         found += [(_placed(it, entry, len(search.found)), request) for it in search.found]
+        whole.add(search)
     jobs = tuple(
         replace(template, source=it.source, request=request, output=output_dir / it.place)
         for it, request in found
     )
     if not jobs:
         raise ContainerError(
-            "no checkpoint was found.", hint=" ".join(notes) or "name a folder, files or globs."
+            "no checkpoint was found.",
+            hint=" ".join(whole.notes) or "name a folder, files or globs.",
         )
     require_distinct(jobs)
     for request in {job.request for job in jobs}:
         _require_sense(request)
-    return Jobs(jobs, tuple(notes))
+    return Jobs(jobs, whole)
 
 
 def require_distinct(jobs: Sequence[Job]) -> None:
@@ -103,11 +104,18 @@ def _require_sense(request: Request) -> None:
 
 def _require_output_apart(sources: Iterable[str], output_dir: Path) -> None:
     for word in sources:
-        if Path(word).is_dir() and Path(word).resolve() == output_dir.resolve():
+        path = place(word)
+        local = not isinstance(path, RemotePath)
+        if path.resolve() == output_dir.resolve() and (not local or path.is_dir()):
             raise UsageError(
                 f"--output-dir {output_dir}: is the source folder itself.",
                 hint="name another folder; one inside of it is not searched.",
             )
+
+
+def _named(source: str, manifest_dir: Path) -> str:
+    """Return a source of a manifest: a URL, or a path relative to the manifest."""
+    return source if isinstance(place(source), RemotePath) else str(manifest_dir / source)
 
 
 def _request(entry: ManifestJob, options: Mapping[str, Any]) -> Request:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Protocol, Self, TextIO
 
 from resize_pos.containers.io.atomic_output import output_error
 from resize_pos.core.errors import OutputError
@@ -24,11 +24,9 @@ from resize_pos.core.printable import finite
 from resize_pos.quality.checks import Check, Level
 from resize_pos.report.batch_result import Judgement
 from resize_pos.report.json import checks_document
+from resize_pos.run.batch.discover import BESIDE
 
 NAME = ".resize-pos-batch.jsonl"
-
-# The plan for a single file also depends on the configs beside it.
-_BESIDE = ("config.json", "open_clip_config.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def stamp(path: Path, *, beside: bool = False) -> str:
         if not path.is_dir():
             parts = [_stat(path)]
             if beside:
-                parts += [_stat(path.with_name(name), missing="-") for name in _BESIDE]
+                parts += [_stat(path.with_name(name), missing="-") for name in BESIDE]
             return " ".join(parts)
         lines = []
         for folder, _, names in os.walk(path):
@@ -72,7 +70,7 @@ def _stat(path: Path, missing: str | None = None) -> str:
     return f"{status.st_size}:{status.st_mtime_ns}"
 
 
-def _parse(line: str) -> PastJob | None:
+def parse_entry(line: str) -> PastJob | None:
     """Parse one line; None if it is malformed, for example cut off when the process was killed."""
     try:
         found = parse(line)
@@ -98,9 +96,10 @@ def _parse(line: str) -> PastJob | None:
         return None
 
 
-def _text(entry: PastJob) -> str:
+def entry_document(entry: PastJob) -> dict[str, Any]:
+    """Return an entry as plain data."""
     judged = entry.judgement
-    document = {
+    document: dict[str, Any] = {
         "target": entry.target,
         "order": entry.order,
         "done": entry.done,
@@ -113,7 +112,38 @@ def _text(entry: PastJob) -> str:
             "sha256": judged.sha256,
         },
     }
+    return document
+
+
+def entry_text(document: dict[str, Any]) -> str:
+    """Write an entry as one line."""
     return json.dumps(finite(document), separators=(",", ":"))
+
+
+class AnyLedger(Protocol):
+    """What is known of an output folder: its targets, and the jobs of earlier runs."""
+
+    entries: dict[str, PastJob]
+
+    def __enter__(self) -> Self:
+        """Open for writing."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+
+    def exists(self, target: Path) -> bool:
+        """Return whether there is anything at a target."""
+
+    def stamp(self, target: Path) -> str:
+        """Return what tells versions of a target apart."""
+
+    def version(self, target: str) -> tuple[str | None, bool]:
+        """Return the version of a job's entry in a store, and whether it is a claim."""
 
 
 class Ledger:
@@ -129,11 +159,24 @@ class Ledger:
                 text = self._path.read_text(encoding="utf-8", errors="replace")
         self._torn = bool(text) and not text.endswith("\n")  # cut off when killed
         for line in text.splitlines():
-            entry = _parse(line)
+            entry = parse_entry(line)
             if entry is not None and entry.order:
                 self.entries[entry.target] = entry
             elif entry is not None:
                 self.entries.pop(entry.target, None)
+
+    def exists(self, target: Path) -> bool:
+        """Return whether there is a file or folder at a target."""
+        return os.path.lexists(target)
+
+    def stamp(self, target: Path) -> str:
+        """Return sizes and times of a target."""
+        return stamp(target)
+
+    def version(self, target: str) -> tuple[str | None, bool]:
+        """Return that there is no entry in a store."""
+        del target
+        return None, False
 
     def __enter__(self) -> Self:
         """Open for writing; refuse if another run writes to the same folder."""
@@ -177,7 +220,7 @@ class Ledger:
     def _write(self, entry: PastJob) -> None:
         assert self._file is not None
         try:
-            self._file.write(_text(entry) + "\n")
+            self._file.write(entry_text(entry_document(entry)) + "\n")
             self._file.flush()
         except OSError as error:
             raise output_error(self._path, error) from error

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from resize_pos.containers.io.atomic_output import require_space
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.stage_names import remove_abandoned
+from resize_pos.core.errors import UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
 from resize_pos.report.batch_result import JobStatus
-from resize_pos.run.batch.discover import size_of
-from resize_pos.run.batch.ledger import Ledger, PastJob, stamp
+from resize_pos.run.batch.discover import Discovery, size_of
+from resize_pos.run.batch.ledger import AnyLedger, Ledger, PastJob, stamp
 from resize_pos.run.batch.pools import dask_cluster, local_processes
 from resize_pos.run.batch.schedule import Event, Started, run_here, run_on
 from resize_pos.run.batch.work import (
@@ -50,21 +52,27 @@ class Batch:
 def prepare(
     jobs: Sequence[Job],
     output_dir: Path,
-    ledger: Ledger,
+    ledger: AnyLedger,
     own_reports: Sequence[tuple[Path, str]] = (),
+    search: Discovery | None = None,
 ) -> Batch:
     """Decide from names, sizes and times what is left to do; no checkpoint is opened.
 
     `own_reports` are pairs of folder and suffix. Every job writes one report into each folder.
+    `search` is what the listings of stores say of the sources.
     """
+    word = os.urandom(8).hex()
     settled: list[Outcome] = []
     left: list[Task] = []
     for number, job in enumerate(jobs, start=1):
-        task = Task(number, replace(job, force=False), size_of(job.source))
+        task = Task(number, replace(job, force=False), bytes=0, batch=word)
+        task = _described(task, search)
         key = _key(task, output_dir)
         own = tuple(folder / f"{key}{suffix}" for folder, suffix in own_reports)
-        task = replace(task, reports=own)
-        outcome = _settle(task, job.force, ledger.entries.get(key))
+        task = replace(task, reports=own, entry_version=ledger.version(key))
+        if isinstance(output_dir, RemotePath):
+            task = replace(task, ledger=output_dir)
+        outcome = _settle(task, job.force, ledger, ledger.entries.get(key))
         if isinstance(outcome, Outcome):
             settled.append(outcome)
         else:
@@ -72,14 +80,25 @@ def prepare(
     return Batch(output_dir, tuple(settled), tuple(left))
 
 
-def _settle(task: Task, force: bool, entry: PastJob | None) -> Outcome | Task:
-    if not os.path.lexists(task.target):
+def _described(task: Task, search: Discovery | None) -> Task:
+    """Add the size of a source, and what the listing of its store says of it."""
+    source = task.job.source
+    if not isinstance(source, RemotePath):
+        return replace(task, bytes=size_of(source))
+    seen = None if search is None else search.seen.get(source)
+    if search is None or seen is None:
+        return task
+    return replace(task, bytes=seen.bytes, source_stamp=seen.stamp, beside=search.beside(source))
+
+
+def _settle(task: Task, force: bool, ledger: AnyLedger, entry: PastJob | None) -> Outcome | Task:
+    if not ledger.exists(task.target):
         return task
     task = replace(task, exists=True, rights=Rights.REPLACE if force else Rights.ASK)
     if entry is None:
         return task
     wanted = order(task.job)
-    untouched = not entry.done or entry.target_stamp == stamp(task.target)
+    untouched = not entry.done or entry.target_stamp == ledger.stamp(task.target)
     changed = [part for part in ("request", "options") if entry.order.get(part) != wanted[part]]
     if changed and untouched and not force:
         return failed(
@@ -89,17 +108,23 @@ def _settle(task: Task, force: bool, entry: PastJob | None) -> Outcome | Task:
         )
     if not untouched:
         return replace(task, rights=Rights.REPLACE if force else Rights.KEEP)
-    if entry.done and entry.order == wanted and _same_source(entry, task.job.source):
+    if entry.done and entry.order == wanted and _same_source(entry, task):
         return _current(task, entry)
     return replace(task, rights=Rights.REPLACE)
 
 
-def _same_source(entry: PastJob, source: Path) -> bool:
+def _same_source(entry: PastJob, task: Task) -> bool:
+    source = task.job.source
     return (
         entry.source == str(source.absolute())
         and bool(entry.source_stamp)
-        and entry.source_stamp == stamp(source, beside=True)
+        and entry.source_stamp == _source_stamp(task)
     )
+
+
+def _source_stamp(task: Task) -> str:
+    source = task.job.source
+    return task.source_stamp if isinstance(source, RemotePath) else stamp(source, beside=True)
 
 
 def _describe(earlier: Any) -> str:
@@ -119,21 +144,59 @@ def _current(task: Task, entry: PastJob) -> Outcome:
     return Outcome(task, result, entry.target_stamp)
 
 
-def plan_all(batch: Batch) -> Iterator[Outcome]:
+def plan_all(batch: Batch, ledger: AnyLedger, search: Discovery) -> Iterator[Outcome]:
     """Plan what is left, in this process, and write nothing.
 
     A target that the real run would refuse to replace is planned, too, with a note.
     """
-    for outcome in batch.settled:
-        yield plan_only(outcome.task) if outcome.failed else outcome
-    for task in batch.left:
-        yield plan_only(task)
+    yield from (outcome for outcome in batch.settled if not outcome.failed)
+    tasks = [outcome.task for outcome in batch.settled if outcome.failed] + list(batch.left)
+    if search.seen or isinstance(batch.output_dir, RemotePath):
+        from resize_pos.run.batch.store_run import plan_in_threads
+
+        yield from plan_in_threads(tasks, ledger, search)
+    else:
+        yield from map(plan_only, tasks)
 
 
 def run_all(
-    batch: Batch, ledger: Ledger, *, workers: int, dask: str | None, fail_fast: bool
+    batch: Batch, ledger: AnyLedger, *, workers: int, dask: str | None, fail_fast: bool
 ) -> Generator[Event, None, None]:
     """Run a batch. Every event is written to the ledger before it is yielded."""
+    if dask is not None:
+        _require_no_secrets(batch.left)
+
+    def events(tasks: Sequence[Task]) -> Iterator[Event]:
+        return _events(tasks, workers, dask, fail_fast)
+
+    if isinstance(ledger, Ledger):
+        yield from _run_on_disk(batch, ledger, events, fail_fast=fail_fast)
+        return
+    from resize_pos.run.batch.store_run import run_in_store
+
+    yield from batch.settled
+    if not (fail_fast and any(outcome.failed for outcome in batch.settled)):
+        yield from run_in_store(batch.left, ledger, events)
+
+
+def _require_no_secrets(tasks: Sequence[Task]) -> None:
+    """Refuse to send signed URLs to a cluster, where others may read them."""
+    for task in tasks:
+        source = task.job.source
+        if isinstance(source, RemotePath) and source.secrets != ("", ""):
+            raise UsageError(
+                f"{source}: the password or signature of this URL is not sent to a cluster.",
+                hint="leave out --dask, or use a store that each worker has credentials for.",
+            )
+
+
+def _run_on_disk(
+    batch: Batch,
+    ledger: Ledger,
+    events: Callable[[Sequence[Task]], Iterator[Event]],
+    *,
+    fail_fast: bool,
+) -> Generator[Event, None, None]:
     folders = {task.target.parent for task in batch.left}
     everywhere = sorted({*folders, *(it.task.target.parent for it in batch.settled)})
     remove_abandoned(everywhere)
@@ -145,10 +208,10 @@ def run_all(
             if fail_fast and settled.failed:
                 return
         stamps: dict[int, str] = {}
-        for event in _events(batch.left, workers, dask, fail_fast):
+        for event in events(batch.left):
             if isinstance(event, Started):
                 job = event.task.job
-                stamps[event.task.number] = stamp(job.source, beside=True)
+                stamps[event.task.number] = _source_stamp(event.task)
                 if _will_own(event.task):
                     ledger.add(PastJob(_key(event.task, batch.output_dir), order(job), done=False))
             elif not event.failed:
@@ -202,7 +265,7 @@ def _entry(outcome: Outcome, output_dir: Path, source_stamp: str) -> PastJob:
 
 
 def _key(task: Task, output_dir: Path) -> str:
-    return task.target.absolute().relative_to(output_dir.absolute()).as_posix()
+    return "/".join(task.target.absolute().parts[len(output_dir.absolute().parts) :])
 
 
 def _missing_folders(folders: set[Path]) -> list[Path]:

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from resize_pos._version import __version__
 from resize_pos.containers.detect import open_container, split_suffix
 from resize_pos.containers.io.atomic_output import staged
-from resize_pos.containers.io.stage_names import remove_stage, stage_path
+from resize_pos.containers.io.remote_path import RemotePath
+from resize_pos.containers.io.stage_names import remove_stage, stage_path, this_writer
+from resize_pos.containers.metering import Meter
 from resize_pos.core.errors import OutputError, ResizePosError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.system_errors import system_error
@@ -22,8 +24,12 @@ from resize_pos.planning.provenance import as_plain, recorded_request, request_r
 from resize_pos.report.batch_result import Failure, JobResult, JobStatus, Judgement
 from resize_pos.report.files import wants_pictures, write_reports
 from resize_pos.report.report import Report
-from resize_pos.run.batch.ledger import stamp
+from resize_pos.run.batch.ledger import PastJob, stamp
 from resize_pos.run.job import Job, run
+
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.store import ObjectInfo
+    from resize_pos.containers.remote.traffic import Traffic
 
 # Fields of a job that do not affect the result, or that `order` adds in another form.
 _NO_ORDER = {
@@ -59,6 +65,11 @@ class Task:
     rights: Rights = Rights.ASK
     reports: tuple[Path, ...] = ()  # of its own
     version: str = __version__  # of the resize-pos that planned it
+    source_stamp: str = ""  # of a source in a store, from its listing
+    beside: Mapping[str, ObjectInfo] | None = None  # the source and the configs in its folder
+    ledger: Path | None = None  # the output folder, if it is in a store
+    entry_version: tuple[str | None, bool] = (None, False)  # of its entry there; is it a claim?
+    batch: str = ""  # a random word for this run of the batch
 
     @property
     def target(self) -> Path:
@@ -74,6 +85,11 @@ class Outcome:
     task: Task
     result: JobResult
     target_stamp: str = ""
+    busy: bool = False  # another machine is at it, so it was not run
+    entry: PastJob | None = None  # that the worker has written into the ledger of a store
+    version: str = ""  # of that entry
+    traffic: Traffic | None = None  # of the process that ran it
+    worker: str = ""
 
     @property
     def failed(self) -> bool:
@@ -116,6 +132,14 @@ def order(job: Job) -> Mapping[str, Any]:
 
 def carry_out(task: Task) -> Outcome:
     """Run a job. Errors are returned as an outcome, never raised."""
+    meter = Meter.of(task.job.source, task.target)
+    outcome = _carry_out(task)
+    if meter.before is None:
+        return outcome
+    return replace(outcome, traffic=meter.used(), worker=this_writer())
+
+
+def _carry_out(task: Task) -> Outcome:
     try:
         if task.version != __version__:
             raise OutputError(
@@ -123,11 +147,9 @@ def carry_out(task: Task) -> Outcome:
                 f"{task.version}.",
                 hint="install the same version everywhere.",
             )
-        report, status = _convert(task)
-        for path in task.reports:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_reports(report, task.reports)
-        return Outcome(task, reported(task, report, status), stamp(task.target))
+        if isinstance(task.job.source, RemotePath) or task.ledger is not None:
+            return _carry_out_remotely(task)
+        return _carry_out_here(task)
     except ResizePosError as error:
         return failed(task, error.message, error.hint)
     except MemoryError:
@@ -143,16 +165,39 @@ def carry_out(task: Task) -> Outcome:
         )
 
 
+def _carry_out_here(task: Task) -> Outcome:
+    report, status = _convert(task)
+    write_own_reports(task, report)
+    return Outcome(task, reported(task, report, status), stamp(task.target))
+
+
+def _carry_out_remotely(task: Task) -> Outcome:
+    from resize_pos.run.batch.store_work import convert_in_store, source_listing
+
+    with source_listing(task):
+        return _carry_out_here(task) if task.ledger is None else convert_in_store(task)
+
+
+def write_own_reports(task: Task, report: Report) -> None:
+    """Write the reports of one job."""
+    for path in task.reports:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_reports(report, task.reports)
+
+
 def plan_only(task: Task) -> Outcome:
     """Plan a job and write nothing; the folder of its target may be missing."""
-    nearest = next(parent for parent in task.target.parents if parent.exists())
-    stage = stage_path(nearest / task.target.name)
-    probe = stage.with_name(stage.stem + split_suffix(task.target)[1])
+    if isinstance(task.target, RemotePath):
+        probe: Path = task.target
+    else:
+        nearest = next(parent for parent in task.target.parents if parent.exists())
+        stage = stage_path(nearest / task.target.name)
+        probe = stage.with_name(stage.stem + split_suffix(task.target)[1])
     try:
         report = run(replace(task.job, output=probe, dry_run=True))
     except ResizePosError as error:
         return failed(task, error.message.replace(str(probe), str(task.target)), error.hint)
-    needs_force = task.exists and not _may_replace(task)
+    needs_force = task.exists and not may_replace(task)
     report = replace(report, output=task.target, needs_force=needs_force)
     return Outcome(task, reported(task, report, JobStatus(report.status.value)))
 
@@ -178,8 +223,8 @@ def _convert(task: Task) -> tuple[Report, JobStatus]:
         report = replace(run(replace(job, output=made)), output=target)
         if _same(made, target):
             return report, JobStatus.CURRENT if task.exists else JobStatus(report.status.value)
-        if not _may_replace(task):
-            _refuse(target)
+        if not may_replace(task):
+            refuse(target)
         with staged(target, force=True, folder=made.is_dir()) as stage:
             made.rename(stage)
     except ResizePosError as error:
@@ -190,14 +235,16 @@ def _convert(task: Task) -> tuple[Report, JobStatus]:
     return report, JobStatus(report.status.value)
 
 
-def _refuse(target: Path) -> NoReturn:
+def refuse(target: Path) -> NoReturn:
+    """Refuse to replace a target."""
     raise OutputError(
         f"{target}: already exists, and is not what this job would write.",
         "Pass --force to replace it, or name another folder with --output-dir.",
     )
 
 
-def _may_replace(task: Task) -> bool:
+def may_replace(task: Task) -> bool:
+    """Return whether an existing target may be replaced by another result."""
     if task.rights is not Rights.ASK:
         return task.rights is Rights.REPLACE
     with contextlib.suppress(ResizePosError):
