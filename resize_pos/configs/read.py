@@ -172,6 +172,16 @@ def configs_library(documents: Mapping[str, Document]) -> Library | None:
     return None
 
 
+def architecture(documents: Mapping[str, Document]) -> str | None:
+    """Return the class of transformers that saved these configs; None: it has code of its own."""
+    config = documents.get("config.json", {})
+    stated = config.get("architectures")
+    name = stated[0] if isinstance(stated, list) and len(stated) == 1 else None
+    if not isinstance(name, str) or "auto_map" in config:
+        return None
+    return name if name.isascii() and name.isidentifier() else None
+
+
 def follow(document: Document, path: tuple[str, ...]) -> object:
     """Return the value at a path, or None."""
     value: object = document

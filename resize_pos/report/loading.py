@@ -140,9 +140,11 @@ def _transformers(report: Report, output: Path) -> Loading | None:
 
 
 def _transformers_folder(report: Report, output: Path) -> Loading:
-    del report
-    made = call("model = AutoModel.from_pretrained", [text_code(output)])
-    return Loading(("from transformers import AutoModel",), (made,))
+    # A model with a head is loaded with it: AutoModel leaves it out, or does not know the model.
+    own = report.architecture
+    name = "AutoModel" if own is None or own.endswith("Model") else own
+    made = call(f"model = {name}.from_pretrained", [text_code(output)])
+    return Loading((f"from transformers import {name}",), (made,))
 
 
 def _open_clip(report: Report, output: Path) -> Loading | None:

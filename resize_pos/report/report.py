@@ -91,6 +91,7 @@ class Report:
     config_advice: tuple[ConfigAdvice, ...] = ()  # config changes that the user must make
     left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
     config_library: Library | None = None  # of the configs that a folder holds
+    architecture: str | None = None  # the class of transformers that saved a folder
     known_model: KnownModel | None = None  # what the weights of a bare file belong to
     wrapper: str | None = ""  # the entry of the output that holds the weights; None: several do
     copies: Mapping[str, str] = field(default_factory=dict)  # tensors of further weight files

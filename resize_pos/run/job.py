@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from resize_pos.configs.advice import advise, advise_inside
-from resize_pos.configs.read import ConfigFile, ConfigFiles, configs_library
+from resize_pos.configs.read import ConfigFile, ConfigFiles, architecture, configs_library
 from resize_pos.configs.timm_models import KnownModel, timm_model
 from resize_pos.configs.values import ConfigEdit, config_files
 from resize_pos.containers.base import Container, Copied, GeometryChange, Promised
@@ -162,6 +162,7 @@ def run(job: Job) -> Report:
             *advise_inside(plan.steps, plan.request, container.settings),
         ),
         config_library=configs_library(documents),
+        architecture=architecture(documents),
         known_model=None if folder else _known_model(container),
         wrapper=container.wrapper,
         left_out=container.left_out if plan.changes else (),

@@ -84,6 +84,34 @@ def _dinov2(folder: Path) -> None:
     save_file(_weights("vit_small_patch14_dinov2"), folder / "dinov2.safetensors")
 
 
+def _beit(folder: Path) -> None:
+    config = transformers.BeitConfig(
+        **SMALL, intermediate_size=64, use_relative_position_bias=True, image_size=224
+    )
+    transformers.BeitModel(config).save_pretrained(folder / "beit")
+
+
+def _depth_anything(folder: Path) -> None:
+    backbone = transformers.Dinov2Config(
+        **SMALL | {"num_hidden_layers": 2},
+        mlp_ratio=2,
+        image_size=518,
+        patch_size=14,
+        out_indices=[1, 2],
+        reshape_hidden_states=False,
+    )
+    config = transformers.DepthAnythingConfig(
+        backbone_config=backbone,
+        reassemble_hidden_size=32,
+        reassemble_factors=[2, 1],
+        neck_hidden_sizes=[16, 16],
+        fusion_hidden_size=16,
+        head_hidden_size=8,
+    )
+    model = transformers.DepthAnythingForDepthEstimation(config)
+    model.save_pretrained(folder / "depth-anything")
+
+
 TEXT = {
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -155,6 +183,8 @@ RECIPES: dict[str, Callable[[Path], None]] = {
     "recipes/resume.md": _resume,
     "recipes/open_clip.md": _open_clip,
     "recipes/dinov2.md": _dinov2,
+    "recipes/beit.md": _beit,
+    "recipes/depth-anything.md": _depth_anything,
     "recipes/llava.md": _llava,
     "recipes/gemma3.md": _gemma3,
     "recipes/onnx.md": _onnx,

@@ -31,7 +31,7 @@ def trained(names: dict[str, Any], size: tuple[int, int]) -> None:
     assert len(others) + 1 == len(list(names["model"].parameters()))
     before = table.detach().clone()
     output = names["model"](torch.randn(2, 3, *size, generator=torch.manual_seed(0)))
-    tensor = output if isinstance(output, torch.Tensor) else output.last_hidden_state
+    tensor = output if isinstance(output, torch.Tensor) else output[0]
     tensor[..., 0].square().mean().backward()
     optimizer.step()
     assert not torch.equal(table, before)
@@ -54,7 +54,7 @@ def test_the_code_for_timm_loads_the_output_and_groups_its_parameters(tmp_path: 
 
 @pytest.mark.parametrize("head", [False, True])
 def test_the_code_for_a_folder_of_transformers_loads_it(head: bool, tmp_path: Path) -> None:
-    """AutoModel loads the part without the head, so its names are shorter than those saved."""
+    """A model that was saved with its head is loaded with it."""
     config = transformers.ViTConfig(
         hidden_size=32, num_attention_heads=4, num_hidden_layers=1, intermediate_size=64
     )
@@ -64,6 +64,8 @@ def test_the_code_for_a_folder_of_transformers_loads_it(head: bool, tmp_path: Pa
     report = resize_checkpoint(tmp_path / "m", to=384)
     (load,) = tasks(report)
     names = run(load.code, {})
+    assert type(names["model"]) is kind
+    assert ("AutoModel.from_pretrained(" in load.code) is not head
     assert names["model"].config.image_size == 384
     trained(names, (384, 384))
 
