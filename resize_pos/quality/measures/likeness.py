@@ -176,10 +176,11 @@ def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compar
 def _channel_cosines(table: Wide, other: Wide) -> Wide:
     """Correlation of each channel over the cells; 1 where a channel does not vary."""
     first, second = table - table.mean(axis=0), other - other.mean(axis=0)
-    scale = np.sqrt((first**2).sum(axis=0) * (second**2).sum(axis=0))
+    energy = (second**2).sum(axis=0)
+    scale = np.sqrt((first**2).sum(axis=0) * energy)
     product = np.einsum("nd,nd->d", first, second)
     # A channel that is constant in the honest result is ignored.
-    alive = np.sqrt((second**2).sum(axis=0)) > 1e-3 * np.sqrt((second**2).sum(axis=0).max())
+    alive = np.sqrt(energy) > 1e-3 * np.sqrt(energy.max())
     result = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
     return np.where(alive, result, 1.0)
 

@@ -22,6 +22,7 @@ _GOLDEN = 0.6180339887498949
 ONE_THREAD = 1 << 18  # multiplications above which OpenBLAS starts threads; parallel jobs must not
 _SMALLEST, _LARGEST = 2.0**-20, 2.0**10  # in this range no scaling is needed
 _ROWS, _DEPTH = 32, 256  # block size that stays below the limit
+_STEP = 16  # a multiple of what BLAS adds up at once: padding to it does not change the sums
 
 
 def spread(count: int, limit: int) -> NDArray[np.intp]:
@@ -55,18 +56,20 @@ def products(left: Single, right: Single) -> Single:
     """Compute left · rightᵀ in blocks too small for BLAS to start threads on."""
     rows, columns = left.shape[0], right.shape[0]
     first, second = _blocks(left), _blocks(right).transpose(0, 1, 3, 2)
-    total = np.zeros((len(first), len(second), _ROWS, _ROWS), np.float32)
-    for part in range(first.shape[1]):
+    total = first[:, None, 0] @ second[None, :, 0]
+    for part in range(1, first.shape[1]):
         total += first[:, None, part] @ second[None, :, part]
     merged = total.transpose(0, 2, 1, 3).reshape(len(first) * _ROWS, len(second) * _ROWS)
     return np.ascontiguousarray(merged[:rows, :columns])
 
 
 def _blocks(matrix: Single) -> Single:
-    rows, depth = -(-matrix.shape[0] // _ROWS), -(-matrix.shape[1] // _DEPTH)
-    padded = np.zeros((rows * _ROWS, depth * _DEPTH), np.float32)
+    # A sample of 48 channels must not be padded to 256: that is five times the work.
+    depth = min(_DEPTH, _STEP * max(1, -(-matrix.shape[1] // _STEP)))
+    rows, parts = -(-matrix.shape[0] // _ROWS), max(1, -(-matrix.shape[1] // depth))
+    padded = np.zeros((rows * _ROWS, parts * depth), np.float32)
     padded[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return padded.reshape(rows, _ROWS, depth, _DEPTH).transpose(0, 2, 1, 3)
+    return padded.reshape(rows, _ROWS, parts, depth).transpose(0, 2, 1, 3)
 
 
 def in_range(*arrays: NDArray[Any]) -> tuple[float, tuple[NDArray[Any], ...]]:
