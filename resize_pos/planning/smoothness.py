@@ -181,7 +181,8 @@ def rows_of(array: NDArray[Any], layout: Layout) -> _Rows:
     """Return a table as (rows, channels), scaled so that no square overflows."""
     grid = layout.grid(array.shape) or Grid(1, layout.rows(array.shape))
     plane = layout.unfold(array, 0, grid, 0).grid[0]
-    cells: _Rows = plane.reshape(grid.cells, plane.shape[-1]).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # numpy warns of some bit patterns that are no numbers
+        cells: _Rows = plane.reshape(grid.cells, plane.shape[-1]).astype(np.float64)
     largest = float(np.max(np.abs(cells), initial=0.0))
     # Every score is a ratio; without scaling, squares of huge values would overflow.
     return cells / largest if 0.0 < largest < math.inf else cells

@@ -7,13 +7,15 @@ import json
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from resize_pos import inspect_checkpoint
-from resize_pos.containers.pickle.edit import encode_int, encode_str
+from resize_pos import inspect_checkpoint, resize_checkpoint
+from resize_pos.containers.detect import open_container
+from resize_pos.containers.pickle.edit import encode_int, encode_ints, encode_str
 from resize_pos.core.errors import ResizePosError
 from tests.containers.test_hostile_pickles import archive, tensor
 
@@ -113,6 +115,61 @@ def test_work_grows_with_the_number_of_names(name: str, tmp_path: Path) -> None:
         inspect_checkpoint(safetensors(tmp_path / f"{count}.safetensors", names, (1, 17, 1)))
 
     require_linear(look)
+
+
+def view(shape: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> bytes:
+    """Write a tensor that is a view of the archive's 512 bytes."""
+    plain = encode_int(0) + encode_ints((1, 16, 8)) + encode_ints((128, 8, 1))
+    own = encode_int(offset) + encode_ints(shape) + encode_ints(stride)
+    return tensor().replace(plain, own)
+
+
+def views(count: int, shape: tuple[int, ...], stride: tuple[int, ...]) -> bytes:
+    each = (encode_str(f"blocks.{i}.weight") + view(shape, stride, i % 100) for i in range(count))
+    return b"\x80\x02}(" + encode_str("pos_embed") + tensor() + b"".join(each) + b"u."
+
+
+REPEATED: dict[str, tuple[bytes, str, str]] = {
+    "one tensor of 800 MB": (
+        views(1, (10_000, 20_000), (0, 0)),
+        ".safetensors",
+        "a.pth: its tensors are views that share bytes",
+    ),
+    "a hundred that are small enough each": (
+        views(100, (1000, 1000), (0, 0)),
+        ".safetensors",
+        "they would take 400000512 bytes",
+    ),
+    "the table itself": (
+        b"\x80\x02}" + encode_str("pos_embed") + view((1, 16, 400_000), (0, 0, 0)) + b"s.",
+        ".pth",
+        "a.pth: pos_embed: [1, 16, 400000] is too large to read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_views_that_repeat_their_elements_are_not_written_out(name: str, tmp_path: Path) -> None:
+    """A file of some kilobytes must not become one of gigabytes, on disk or in memory."""
+    data, suffix, words = REPEATED[name]
+    path = archive(tmp_path / "a.pth", data)
+    target = tmp_path / f"out{suffix}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(ResizePosError) as refused:
+            resize_checkpoint(path, from_grid="3x5", to_grid="5x7", prefix=1, output=target)
+        assert tracemalloc.get_traced_memory()[1] < (64 << 20) + 40 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+    assert words in refused.value.message
+    assert [each.name for each in tmp_path.iterdir()] == ["a.pth"]
+
+
+def test_a_view_that_repeats_a_few_elements_is_written_out(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.pth", views(2, (50, 7), (0, 1)))
+    target = tmp_path / "out.safetensors"
+    resize_checkpoint(path, from_grid="3x5", to_grid="5x7", prefix=1, output=target)
+    assert open_container(target).read("blocks.1.weight").shape == (50, 7)
 
 
 MEASURE = """

@@ -273,3 +273,20 @@ def test_a_model_type_that_is_no_text_names_no_model(
         said = "".join(capfd.readouterr())
         assert end.value.code in (0, 1, 2, 3)
         assert "this is a bug" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["-n"], []], ids=" ".join)
+def test_signalling_nans_are_no_warnings_of_numpy(
+    command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Some bit patterns that are no numbers make numpy warn when they are cast."""
+    tensors = vit(3, 5)
+    bits = tensors["pos_embed"].copy().view(np.uint32)
+    bits[0, 4:9, 1] = 0x7F800001
+    tensors["pos_embed"] = bits.view(np.float32)
+    write_safetensors(Path("vit.safetensors"), tensors)
+    with pytest.raises(SystemExit) as end:
+        main([*command, "vit.safetensors", *(GRIDS if command != ["inspect"] else [])])
+    said = "".join(capfd.readouterr())
+    assert end.value.code in (0, 1, 3)
+    assert "RuntimeWarning" not in said and "this is a bug" not in said

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from resize_pos.containers.arrays import array_type, native, read_array
 from resize_pos.containers.base import FileContainer, OptimizerState
 from resize_pos.containers.torch.tensors import TensorRef
-from resize_pos.core.errors import TableError
+from resize_pos.core.errors import ContainerError, TableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from resize_pos.containers.reformat import Exported
     from resize_pos.containers.torch.tree import Tree
 
-_MOST_EXPANDED = 1 << 30  # bytes that a tensor may take in memory in addition to its storage
+# A view may repeat elements (stride 0) or overlap others: a small file can describe huge tensors.
+# Bytes that one such tensor may take in memory, and that all may take in a new file: a fixed part,
+# and a multiple of the file's size.
+_MOST_EXPANDED = (16 << 20, 8)
+_MOST_WRITTEN = (64 << 20, 40)
 
 
 class TorchContainer(FileContainer):
@@ -63,8 +67,11 @@ class TorchContainer(FileContainer):
         dtype = array_type(info, where)
         if ref.lazy:
             raise TableError(f"{where}: {name}: is stored conjugated or negated.")
-        if len(ref.shape) > 64 or info.nbytes > max(ref.storage.nbytes, _MOST_EXPANDED):
-            raise TableError(f"{where}: {name}: {list(ref.shape)} is too large to read.")
+        if len(ref.shape) > 64 or info.nbytes > max(ref.storage.nbytes, self._most(_MOST_EXPANDED)):
+            raise TableError(
+                f"{where}: {name}: {list(ref.shape)} is too large to read: its {info.nbytes} bytes "
+                f"are a view of {ref.storage.nbytes}, in a file of {self.source.size}."
+            )
         if ref.elements == 0:
             return np.empty(ref.shape, dtype)
         offset = self.storage_offset(ref) + ref.offset * dtype.itemsize
@@ -98,6 +105,9 @@ class TorchContainer(FileContainer):
         """Say which tensors one of several entries has, such as model or model_ema."""
         return self._export([n for n in self._weights() if n.startswith(f"{entry}.")], entry)
 
+    def _most(self, limit: tuple[int, int]) -> int:
+        return limit[0] + limit[1] * self.source.size
+
     def _weights(self) -> list[str]:
         states = tuple(f"{optimizer.state}." for optimizer in self.tree.optimizers)
         return [name for name in self.tensors if not name.startswith(states)]
@@ -106,6 +116,13 @@ class TorchContainer(FileContainer):
         from resize_pos.containers.reformat import Exported
 
         aliases = _aliases(self.tree, weights)
+        written = sum(self.info(name).nbytes for name in weights if name not in aliases)
+        if written > self._most(_MOST_WRITTEN):
+            raise ContainerError(
+                f"{self.path.name}: its tensors are views that share bytes: written one by one "
+                f"they would take {written} bytes, and the file has {self.source.size}.",
+                hint="keep the suffix of the source: the new file then shares the bytes, too.",
+            )
         prefix = f"{wrapper}." if wrapper else ""
         return Exported(
             self.source,
