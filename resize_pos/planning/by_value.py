@@ -81,6 +81,8 @@ def find_by_value(
         name = tensor.name
         if len(tensor.shape) < 2 or name in explained or name in axial:
             continue
+        if name.endswith(".weight") and f"{name[: -len('.weight')]}.bias" in around.tensors:
+            continue  # a layer; most tensors end here
         if any(each.search(name) for each in skipped):
             continue
         pair = axial_pair(tensor, around, widths)

@@ -231,6 +231,8 @@ def axial_pair_names(name: str, tensors: Mapping[str, TensorInfo]) -> tuple[str,
         return None
     for pair in _AXES_OF_NAMES:
         for axis, other_axis in (pair, pair[::-1]):
+            if axis not in name or (axis.isdecimal() and not name.endswith(axis)):
+                continue
             for found in re.finditer(rf"(?<![A-Za-z]){axis}(?![A-Za-z])|(?<=_){axis}", name):
                 counted = axis.isdecimal() and name.endswith(f".{axis}")
                 if axis.isdecimal() and (not counted or f"{name[:-1]}2" in tensors):
