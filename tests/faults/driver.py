@@ -124,6 +124,9 @@ class Trial:
         code = 99
         try:
             os.chdir(self.folder)
+            for name in SIGNALS[:-1]:  # a background job ignores some, and the run leaves that so
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             with said.open("w") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
