@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import timm
+import torch
 
 from resize_pos.core.errors import UsageError
 from resize_pos.verify.models import ModelSpec
@@ -106,6 +110,21 @@ def test_the_search_finds_doors(tmp_path: Path) -> None:
     assert set(doors(tmp_path / "x.py")) == {
         *("pickle", "system", "literal_eval", "eval", "load", "popen")
     }
+
+
+def test_the_lower_bounds_are_releases_that_load_weights_only() -> None:
+    """torch up to 2.9 has CVE-2026-24747; timm up to 1.0.25 loads with weights_only=False."""
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    bounds = dict(each.split(">=") for each in project["project"]["dependencies"])
+    assert _release(bounds["torch"]) >= (2, 10)
+    assert _release(bounds["timm"]) >= (1, 0, 26)
+    for loader in (timm.models.load_checkpoint, timm.models.load_state_dict):
+        assert inspect.signature(loader).parameters["weights_only"].default is True
+    assert inspect.signature(torch.load).parameters["weights_only"].default is not False
+
+
+def _release(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
 
 
 @pytest.mark.parametrize("name", ["checkpoint_path", "pretrained", "pretrained_cfg"])
