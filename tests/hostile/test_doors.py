@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from jinja2 import TemplateNotFound
+from jinja2.sandbox import SecurityError
 
 from resize_pos.core.errors import UsageError
+from resize_pos.report.html import _environment
 from resize_pos.verify.models import ModelSpec
 
 PACKAGE = Path(__file__).parents[2] / "resize_pos"
@@ -131,3 +134,13 @@ def _release(text: str) -> tuple[int, ...]:
 def test_no_argument_makes_timm_load_a_file(name: str) -> None:
     with pytest.raises(UsageError, match=f"--model-arg {name}"):
         ModelSpec.parse("timm:vit_tiny_patch16_224", [f"{name}=evil.pth"])
+
+
+def test_templates_load_no_other_file_and_run_in_the_sandbox() -> None:
+    environment = _environment()
+    for name in ("/etc/passwd", "../html.py", "missing.html"):
+        with pytest.raises(TemplateNotFound):
+            environment.get_template(name)
+    for text in ("{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}"):
+        with pytest.raises(SecurityError):
+            environment.from_string(text).render()
