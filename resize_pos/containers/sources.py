@@ -52,6 +52,14 @@ def _require_hub_address(given: Path) -> None:
         )
 
 
+def expect_upload(source: Path, output: Path | None) -> None:
+    """Prepare to copy from one object to another: read enough of the source at once."""
+    if isinstance(source, RemotePath) and isinstance(output, RemotePath) and output.scheme == "s3":
+        from resize_pos.containers.remote.tree import will_be_uploaded
+
+        will_be_uploaded(source)
+
+
 def open_source(given: Path) -> Container:
     """Open a checkpoint that a user named: a path, or `hf://org/name`."""
     return open_container(resolve_source(given).path)

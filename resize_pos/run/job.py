@@ -27,7 +27,12 @@ from resize_pos.containers.io.atomic_output import (
 from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.containers.metering import Meter
 from resize_pos.containers.reformat import converted
-from resize_pos.containers.sources import Source, require_other_place, resolve_source
+from resize_pos.containers.sources import (
+    Source,
+    expect_upload,
+    require_other_place,
+    resolve_source,
+)
 from resize_pos.core.devices import CPU
 from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
@@ -108,6 +113,8 @@ def run(job: Job) -> Report:
     job = replace(job, source=place(job.source), output=job.output and place(job.output))
     metered = Meter.of(job.source, job.output)
     source = resolve_source(job.source)
+    if not job.dry_run:
+        expect_upload(source.path, job.output)
     opened = open_container(source.path)
     if not opened.tensors:
         raise ContainerError(f"{source.name}: holds no tensors that could be transferred.")

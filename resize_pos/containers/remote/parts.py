@@ -17,7 +17,7 @@ LARGEST_COPY = 5 << 30
 MOST_PARTS = 10_000
 
 _SENT = 10 << 20  # a part that is sent is held in memory
-_COPIED = 1 << 29  # longer copies are split, so that the store makes them at the same time
+_COPIED = 1 << 28  # longer copies are split, so that the store makes them at the same time
 _AIM = 9_000  # parts, so that rounding stays below the limit
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
 FIRST = 1 << 18  # bytes read with the first request: most headers and pickles are shorter
+UPLOADED = 1 << 23  # the same for a source of an upload: its first part has at least 5 MiB
 _AHEAD = 1 << 16  # a parser reads at least so much, and the whole end of an archive at once
 # A read that begins near the end of an earlier one is part of a scan, such as that of some heads of
 # an attention layer. Then a longer range is read.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from resize_pos.containers.remote.outputs import pending_file, pending_folder, pending_names
-from resize_pos.containers.remote.remote_file import FIRST, RemoteFile
+from resize_pos.containers.remote.remote_file import FIRST, UPLOADED, RemoteFile
 from resize_pos.containers.remote.store import Listing, ObjectInfo, store_of
 from resize_pos.core.errors import ContainerError
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _lock = threading.RLock()
 _files: dict[RemotePath, RemoteFile] = {}
 _listings: dict[RemotePath, Listing] = {}
+_begun: set[RemotePath] = set()  # objects whose beginning goes into an upload
 _kept: set[RemotePath] = set()  # folders whose listing a batch shares among its jobs
 _fresh: set[RemotePath] = set()  # those whose listing was made for this run
 
@@ -30,6 +31,7 @@ _fresh: set[RemotePath] = set()  # those whose listing was made for this run
 def forget(path: RemotePath) -> None:
     """Forget what is known of a URL, of what lies below it, and of its neighbours."""
     with _lock:
+        _begun.discard(path)
         for known in [p for p in _files if p == path or path in p.parents]:
             del _files[known]
         for known in [p for p in _listings if p not in _kept]:
@@ -55,6 +57,14 @@ def sharing(listings: Mapping[RemotePath, Listing], *, fresh: bool = False) -> I
                 _listings.pop(folder, None)
             _kept.difference_update(listings)
             _fresh.difference_update(listings)
+
+
+def will_be_uploaded(path: RemotePath) -> None:
+    """Read more of an object at first: the new header needs the bytes after it for its part.
+
+    Without this, they are one more request.
+    """
+    _begun.add(path)
 
 
 def open_file(path: RemotePath) -> SourceFile:
@@ -83,7 +93,7 @@ def may_be_file(path: RemotePath) -> bool:
         return True
     if path.parent in _listings:
         return object_info(path) is not None
-    found = store_of(path).first(path, FIRST)
+    found = store_of(path).first(path, UPLOADED if path in _begun else FIRST)
     if found is None:
         return False
     file = RemoteFile.of(path, found[0])
