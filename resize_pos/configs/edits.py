@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from resize_pos.configs.frames_and_latents import frame_edits, latent_edits
 from resize_pos.configs.keys import (
-    FRAMED,
     PLACES,
     RESOLUTION_KEYS,
     SQUARE_ONLY,
@@ -40,7 +40,8 @@ def plan_config_edits(
         *_image_edits(documents, transfer),
         *_length_edits(documents, transfer),
         *_window_edits(documents, transfer),
-        *_frame_edits(documents, transfer),
+        *frame_edits(documents, transfer),
+        *latent_edits(documents, transfer),
         *plan_processor_edits(documents, transfer),
     ]
     return tuple(edit for edit in edits if edit.before != edit.after)
@@ -325,34 +326,6 @@ def _window_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iter
         window = transfer.to_window
         sides: object = window.height if window.is_square else [window.height, window.width]
         yield ConfigEdit("config.json", ("model_args", "window_size"), None, sides)
-
-
-def _frame_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:
-    if transfer.frames is None:
-        return
-    before, after = transfer.frames
-    found = _found(documents, {KeyKind.FRAMES})
-    for item in found:
-        if item.value == before:
-            yield ConfigEdit(item.place.file, item.path, before, after)
-    if any(item.value == before for item in found) or "config.json" not in documents:
-        return
-    if found:
-        raise GeometryError(
-            f"config.json says {found[0].path[-1]} {found[0].value}, but the table has {before} "
-            "frames.",
-            hint=f"correct the config; or {NO_CONFIG}",
-        )
-    config = documents["config.json"]
-    section: tuple[str, ...] = ("vision_config",) if "vision_config" in config else ()
-    part = follow(config, section)
-    if model_type_of(part) not in FRAMED:
-        raise GeometryError(
-            f"the frames change from {before} to {after}, and where config.json states them is "
-            "not known.",
-            hint=f"{NO_CONFIG[:-1]}, and edit the configs by hand.",
-        )
-    yield ConfigEdit("config.json", (*section, "num_frames"), None, after)
 
 
 def _length_edits(documents: Mapping[str, Document], transfer: Transfer) -> Iterator[ConfigEdit]:

@@ -73,9 +73,10 @@ _IMAGE: tuple[KeyPath, ...] = (
 _TEXT: tuple[KeyPath, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
 _SAM = frozenset({"sam", "sam_hq"})
 SPECTROGRAM = "audio-spectrogram-transformer"
-# model_types with a table over time, whose configs call the number of frames num_frames.
+# model_types whose configs call the number of frames num_frames.
 FRAMED = (
     "timesformer",
+    "videomae",
     "vivit",
     "videoprism",
     "videoprism_vision_model",
@@ -132,9 +133,10 @@ PLACES: tuple[ConfigPlace, ...] = (
     _hf(
         "num_frames",
         KeyKind.FRAMES,
-        "models/timesformer, vivit, videoprism, x_clip: configuration_….py",
+        "models/timesformer, vivit, videomae, videoprism, x_clip: configuration_….py",
         *FRAMED,
     ),
+    _hf("frames_per_clip", KeyKind.FRAMES, "models/vjepa2/configuration_vjepa2.py:66", "vjepa2"),
     _hf(
         "num_mel_bins",
         KeyKind.HEIGHT,

@@ -58,6 +58,7 @@ class Transfer:
     cell: Size | None = None  # pixels from one patch to the next, after the conversion
     free: bool = False  # no table depends on the image, so only configs state its size
     frames: tuple[int, int] | None = None  # of a video, before and after, if they change
+    asked_frames: int | None = None  # the requested frames, if no table has a time axis
 
     @classmethod
     def of(cls, steps: Sequence[Step], request: Request) -> Transfer:
@@ -98,6 +99,7 @@ class Transfer:
                 asked=pixels,
                 free=free,
                 frames=_frames(steps),
+                asked_frames=_asked_frames(steps, request),
             )
         table, target = moved[0].table, moved[0].target
         tiling = table.tiling
@@ -116,6 +118,7 @@ class Transfer:
             stated=None if deep else table.stated,  # of a volume, it lacks the depth
             cell=None if cut is None else cut.step,
             frames=_frames(steps),
+            asked_frames=_asked_frames(steps, request),
         )
 
     @property
@@ -151,6 +154,11 @@ def _frames(steps: Sequence[Step]) -> tuple[int, int] | None:
         if video and step.state is None and step.frames != table.frames:
             return table.frames * table.tube, step.frames * table.tube
     return None
+
+
+def _asked_frames(steps: Sequence[Step], request: Request) -> int | None:
+    timed = any(step.table.layout.has_time for step in steps if step.table.role is Role.ABSOLUTE)
+    return None if timed else request.to_frames
 
 
 def _of_image(step: Step) -> bool:

@@ -11,8 +11,9 @@ A pattern names the axes of the stored shape from first to last:
 
 Parentheses flatten axes into one stored axis. With `p` or `s`, the rows before and after the grid,
 the group is a sum: `(p t h w s)` has p + t·h·w + s rows. Without them it is a product, such as
-`(h w)`, `(H W)` or `(k (p h w s) d)`. In a product, whatever is not part of the grid needs a stated
-length, written `k=4`; `(H W)` alone is taken for a square.
+`(h w)`, `(H W)` or `(k (p h w s) d)`; `(w h)` is a grid that is stored by columns. In a product,
+whatever is not part of the grid needs a stated length, written `k=4`; `(H W)` alone is taken for a
+square.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _GRID = ("h", "w", "l")
 _CELLS = ("t", *_GRID)
 _ROWS = ("p", *_CELLS, "s")
 _BLOCKS = ("H", "W")
+_BY_COLUMNS = ("w", "h")  # a group: a column of the grid after the other
 _SUM = "+"  # the place of a flattened sum among the axes
 _WORD = lazy_regex(r"([a-zHW])(?:=([1-9][0-9]*))?|1", re.ASCII)
 
@@ -342,6 +344,8 @@ def _objection(layout: Layout) -> str | None:
     sums = [group for group in groups if {"p", "s"} & set(group)]
     for group in groups:
         rows = tuple(name for name in group if name in _ROWS)
+        if group == _BY_COLUMNS:
+            continue
         if rows != tuple(name for name in _ROWS if name in rows) or () in groups:
             return "a group is (h w), with p before and s after where there are such rows"
         if group in sums and (len(rows) != len(group) or not set(_CELLS) & set(group)):
@@ -352,7 +356,7 @@ def _objection(layout: Layout) -> str | None:
         return "frames with rows of their own are copies of a table: write `n` instead of `t`"
     if {"p", "s"} & set(layout.terms):
         return "p and s are rows of a flattened grid and belong inside (p h w s)"
-    if grid == ["w", "h"]:
+    if grid == ["w", "h"] and _BY_COLUMNS not in groups:
         return "h comes before w"
     if any(len(list(_groups(group))) > 1 for group in groups):
         return "parentheses nest one level deep"

@@ -84,7 +84,8 @@ class Family:
     scaled: bool = False
     mixes: Mixing | None = None  # for a layer over patches: what it does with them
     tiles: int = 0  # side in cells of the window that the table repeats with; 0: it does not
-    audio: str = ""  # a spectrogram: "mel time", "time mel", or "time/2" for rows of two frames
+    audio: str = ""  # a spectrogram: "mel time", or "time/2" for rows of two frames
+    stepwise: bool = False  # one row per whole step, although a patch sees more than a step
     volume: bool = False  # `t` is the depth of a volume; a cube is then the likeliest shape
     convention: Convention | RelativeConvention | None = None
     windows: WindowRule | None = None
@@ -120,6 +121,13 @@ class Family:
             reasons = "; ".join(str(layout.mismatch(tuple(shape))) for layout in layouts)
             return f"its shape {list(shape)} has {reasons}"
         return ""
+
+    @property
+    def one_frame(self) -> bool:
+        """Whether this is a table of single images in a model that reads tubes of frames."""
+        return any(name.endswith(":5") for name in self.requires) and not any(
+            layout.has_time for layout in self.axes
+        )
 
     @property
     def must_be_claimed(self) -> bool:
@@ -300,6 +308,7 @@ _PLAIN = {
     "volume": bool,
     "forcible": bool,
     "audio": str,
+    "stepwise": bool,
 }
 
 
@@ -320,7 +329,7 @@ _RULES: Mapping[str, Callable[[Any], object]] = {
     "derived": _derived_rule,
     "mixes": Mixing,
 }
-AUDIO = ("mel time", "time mel", "time/2")
+AUDIO = ("mel time", "time/2")
 _SCALAR = Layout("scalar", ())  # a single number, such as CLIP's input_resolution
 _OPTIONAL = _OWNERS | _NAMES | set(_PLAIN) | set(_RULES) | {"axes", "convention"}
 

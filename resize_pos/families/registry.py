@@ -21,7 +21,7 @@ _KEY = lazy_regex(r"^key = '([^']*)'$", re.MULTILINE)
 _LITERAL = lazy_regex(r"(?:[\w/]|\\\.)+")  # a pattern that matches only itself
 _INSIDE = r"(?:[^()\[\]]|\[[^\]]*\])*"  # text that contains no group
 _OPTIONAL_GROUP = lazy_regex(rf"\({_INSIDE}\)[?*]")
-_GROUP = lazy_regex(rf"\({_INSIDE}\)[+]?")
+_GROUP = lazy_regex(rf"\({_INSIDE}\)[?*+]?")
 _LOOSE = lazy_regex(r"\[[^\]]*\][?*+]?|\\[dw][?*+]?|(?:\\.|.)[?*]|\.[+]?")
 _GAP, _DOT = "\n", "\0"  # occur in no key
 

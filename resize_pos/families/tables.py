@@ -199,6 +199,12 @@ class Located:
     looks_like: tuple[NearMiss, ...] = ()  # may be tables; too little evidence to change them
 
     @property
+    def filmed(self) -> bool:
+        """Whether a patch embedding reads colours of several frames, with or without tables."""
+        shapes = (info.shape for info in self.others.values())
+        return any(len(shape) == 5 and shape[1] <= 4 <= min(shape[3:]) for shape in shapes)
+
+    @property
     def all_text(self) -> bool:
         """Whether every table is 1-D, so that sizes in a request mean lengths."""
         if self.pictured or self.many:

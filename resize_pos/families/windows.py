@@ -148,7 +148,7 @@ class DerivedRule:
     formula: str
     leader: tuple[str, ...] = ()
     normaliser: str = "window"  # of log-spaced coordinates: "window" or "pretrained"
-    why: str = ""  # for the formula "none": why nothing depends on the resolution
+    why: str = ""  # for the formula "none": why nothing depends on the resolution; else a reason
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> DerivedRule:

@@ -262,8 +262,12 @@ def _require_time(located: Located, request: Request) -> None:
     timed = [table for table in located.tables if table.layout.has_time]
     if any(table.role is not Role.RELATIVE for table in timed):
         return
-    if request.to_frames is not None:
-        raise TableError("--to-frames: no table in this file has a time axis.")
+    if request.to_frames is not None and not located.filmed:
+        raise TableError(
+            "--to-frames: no table in this file has a time axis, and no patch embedding reads "
+            "frames.",
+            hint="`resize-pos inspect` shows what there is.",
+        )
     target = request.to_size or request.to_grid
     if target is not None and target.depth and not timed:
         raise TableError(

@@ -28,9 +28,11 @@ def as_image_or_length(
     if grids:
         size = _spectrogram(grids, documents)
         time, mel = request.to_time, request.to_mel
-        if grids[0].family.audio == "time mel":
-            return replace(plain, to_size=Size(time or size.height, mel or size.width))
         return replace(plain, to_size=Size(mel or size.height, time or size.width))
+    if any(left.family.audio for left in located.left_alone):
+        time, mel = request.to_time or request.to_mel, request.to_mel or request.to_time
+        assert time is not None and mel is not None  # a side that is not given decides nothing
+        return replace(plain, to_size=Size(mel, time))
     if not tables:
         raise TableError(
             "--to-time, --to-mel: no table in this file belongs to a spectrogram.",

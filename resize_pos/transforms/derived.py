@@ -126,6 +126,16 @@ def _scalar(extent: Extent, shape: tuple[int, ...]) -> NDArray[Any]:
     return np.full(shape, extent.value)
 
 
+def _emptied(name: str, array: NDArray[Any], how: Rebuild) -> NDArray[Any]:  # noqa: ARG001
+    """A cache that the model fills before it reads it: zeros, as in a model that never ran."""
+    before, after = how.source.rows, how.target.rows
+    first = array.ndim - 2  # (1, heads, tokens, tokens) or (1, tokens, channels)
+    counted = range(first, array.ndim) if array.ndim == 4 else range(first, first + 1)
+    assert all(array.shape[axis] == before for axis in counted)
+    shape = [after if axis in counted else length for axis, length in enumerate(array.shape)]
+    return np.zeros(shape, array.dtype)
+
+
 def _grid(extent: Extent) -> Grid:
     assert extent.grid is not None
     return extent.grid
@@ -148,4 +158,5 @@ _EXACT: Mapping[str, Callable[[Extent, tuple[int, ...]], NDArray[Any]]] = {
 _FITTED: Mapping[str, Callable[[str, NDArray[Any], Rebuild], NDArray[Any]]] = {
     "log-coordinates": rebuild_log_coordinates,
     "rotary": rebuild_rotary,
+    "cached-bias": _emptied,
 }

@@ -85,6 +85,7 @@ def _from_size(plan: Plan) -> Size | None:
     for step in plan.steps:
         tiling = step.table.tiling
         absolute = step.table.role is Role.ABSOLUTE and step.table.kernel is None
+        absolute = absolute and bool({"h", "w"} & step.table.layout.axes)  # not over time alone
         if tiling is None or plan.to_size is None or not absolute:
             continue
         if tiling.window is None and not tiling.divides(plan.to_size):

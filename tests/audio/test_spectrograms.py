@@ -111,13 +111,21 @@ def passt(path: Path, *, rows: int, columns: int) -> Path:
 
 def test_passt_s_two_tables_follow(tmp_path: Path) -> None:
     path = passt(tmp_path / "passt.safetensors", rows=12, columns=99)
-    report = resize_checkpoint(path, to_time=500, to_mel=64, method="bilinear", antialias=False)
+    report = resize_checkpoint(path, to_time=498, to_mel=96, method="bilinear", antialias=False)
     assert report.output is not None
     before, after = load_file(path), load_file(report.output)
-    for name, size in (("time_new_pos_embed", (1, 49)), ("freq_new_pos_embed", (5, 1))):
+    for name, size in (("time_new_pos_embed", (1, 49)), ("freq_new_pos_embed", (9, 1))):
         wanted = torch.nn.functional.interpolate(before[name].double(), size=size, mode="bilinear")
         torch.testing.assert_close(after[name].double(), wanted, rtol=0, atol=1e-6)
     assert torch.equal(before["new_pos_embed"], after["new_pos_embed"])
+
+
+def test_passt_s_table_has_a_row_per_step_not_per_patch(tmp_path: Path) -> None:
+    """Its constructor divides by the step: 500 // 10 rows, and only 49 patches to add them to."""
+    path = passt(tmp_path / "passt.safetensors", rows=12, columns=99)
+    with pytest.raises(ResizePosError, match="49 patches, and a table of 50 rows") as refusal:
+        resize_checkpoint(path, to_time=500)
+    assert "499 and 506" in str(refusal.value.hint)
 
 
 def test_another_step_of_passt_is_asked_for_and_read(tmp_path: Path) -> None:
@@ -152,3 +160,27 @@ def test_the_recipe_s_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert said.exit_code == 0, said.output
     written = json.loads((tmp_path / "ast-48x512" / "config.json").read_text(encoding="utf-8"))
     assert (written["num_mel_bins"], written["max_length"]) == (48, 512)
+
+
+@pytest.mark.parametrize("time", [512, 2048])
+def test_eat_s_table_is_stored_frame_by_frame(time: int, tmp_path: Path) -> None:
+    """Its formula at the new size, in coordinates as EAT computes them (models/mae.py)."""
+
+    def table(frames: int) -> torch.Tensor:
+        rates = 1.0 / 10000 ** (torch.arange(6, dtype=torch.float64) / 6)
+        rows, columns = torch.arange(frames * 8) // 8, torch.arange(frames * 8) % 8
+        halves = [torch.outer(places.double(), rates) for places in (columns, rows)]
+        return torch.cat([f(half) for half in halves for f in (torch.sin, torch.cos)], dim=1)[None]
+
+    stem = "modality_encoders.IMAGE."
+    tensors = {
+        f"{stem}fixed_positional_encoder.positions": table(64).float(),
+        f"{stem}local_encoder.proj.weight": torch.randn(24, 1, 16, 16),
+    }
+    save_file(tensors, tmp_path / "eat.safetensors")
+    report = resize_checkpoint(
+        tmp_path / "eat.safetensors", from_="128x1024", to_time=time, sincos="absolute"
+    )
+    assert report.output is not None
+    after = load_file(report.output)[f"{stem}fixed_positional_encoder.positions"]
+    torch.testing.assert_close(after, table(time // 16).float(), rtol=0, atol=1e-4)

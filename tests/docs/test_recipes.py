@@ -17,8 +17,10 @@ import transformers
 from safetensors.torch import save_file
 
 from tests.docs.test_docs import shell
+from tests.modalities.models import MODELS
 from tests.support.folder_builders import save_hf
 from tests.support.onnx_models import export_square
+from tests.vlm.test_rf_detr import save_rf_detr
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.M | re.S)
@@ -172,6 +174,16 @@ def _onnx(folder: Path) -> None:
     export_square(folder / "model.onnx")
 
 
+def _satellite(folder: Path) -> None:
+    model = next(model for model in MODELS if model.name == "TerraMind")
+    torch.save(model.state((224, 224)), folder / "terramind.pt")
+
+
+def _internvideo(folder: Path) -> None:
+    model = next(model for model in MODELS if model.name == "InternVideo 2, stage 2")
+    torch.save(model.state((8, 224, 224)), folder / "internvideo2.pth")
+
+
 # Recipe → what makes the files that it talks about.
 RECIPES: dict[str, Callable[[Path], None]] = {
     "recipes/timm.md": _tiny,
@@ -188,6 +200,9 @@ RECIPES: dict[str, Callable[[Path], None]] = {
     "recipes/llava.md": _llava,
     "recipes/gemma3.md": _gemma3,
     "recipes/onnx.md": _onnx,
+    "recipes/satellite.md": _satellite,
+    "recipes/internvideo.md": _internvideo,
+    "recipes/rf-detr.md": lambda folder: save_rf_detr(folder / "rf-detr"),
     "tutorial.md": _tutorial,
 }
 

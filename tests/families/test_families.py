@@ -108,6 +108,7 @@ def test_whatever_a_key_matches_holds_one_of_its_needles(data: st.DataObject) ->
         r"(left|up(per)?)|down": ("left", "up", "down"),
         r"(left|right)?(up)*": ("",),
         r"((a)(b))(c|[de])": ("",),
+        r"((left|right)_)?rows": ("rows",),
         r"[\w.]*weight": ("weight",),
         r"MixerBlock_\d+/x": ("MixerBlock_",),
     }.items(),

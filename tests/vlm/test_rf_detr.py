@@ -16,13 +16,11 @@ from resize_pos.verify.folder import check_folder
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model for 32 px: 8×8 cells in 2×2 windows."""
+def save_rf_detr(folder: Path) -> None:
+    """Save a small model for 32 px: 8×8 cells in 2×2 windows."""
     import transformers as t
     from transformers.models.rf_detr.configuration_rf_detr import RfDetrDinov2Config
 
-    folder = tmp_path_factory.mktemp("rf") / "old"
     backbone = RfDetrDinov2Config(
         hidden_size=32,
         num_hidden_layers=4,
@@ -45,6 +43,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     t.RfDetrForObjectDetection(config).save_pretrained(folder)
     t.DetrImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rf") / "old"
+    save_rf_detr(folder)
     return folder
 
 

@@ -60,7 +60,7 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
         return keep(table, f"{table.follows} keeps its geometry")
     grid = leader.target if target.blocks is None else target.blocks
     operation = Rebuild(rule.formula, source, target, rule.normaliser)
-    reason = f"computed from the new geometry of {table.follows}"
+    reason = rule.why or f"computed from the new geometry of {table.follows}"
     return Step(table, Action.REGENERATE, grid, shape, operation, reason)
 
 
@@ -242,6 +242,18 @@ def _rotary(table: PositionTable, leader: Step, request: Request) -> DerivedShap
     return source, target, (leader.target.cells, *table.tensor.shape[1:])
 
 
+def _cached(table: PositionTable, leader: Step, request: Request) -> DerivedShape:  # noqa: ARG001
+    """One row per token, or one per pair of tokens."""
+    before, after = leader.table.grid.cells, leader.target.cells
+    shape = table.tensor.shape
+    counted = slice(-2, None) if len(shape) == 4 else slice(1, 2)
+    if any(length != before for length in shape[counted]):
+        raise GeometryError(f"{table.tensor} does not fit the {before} tokens of {leader.name}.")
+    new = list(shape)
+    new[counted] = [after] * len(shape[counted])
+    return Extent(rows=before), Extent(rows=after), tuple(new)
+
+
 FORMULAS: Mapping[str, Callable[[PositionTable, Step, Request], DerivedShape]] = {
     "relative-index": _index,
     "relative-index-high": _axis_index,
@@ -254,4 +266,5 @@ FORMULAS: Mapping[str, Callable[[PositionTable, Step, Request], DerivedShape]] =
     "input-resolution": _resolution,
     "context-length": _length,
     "rotary": _rotary,
+    "cached-bias": _cached,
 }

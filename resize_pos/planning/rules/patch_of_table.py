@@ -109,7 +109,8 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
         found = None if _is_first_step(found, match, around) else found
     found = _of_other_channels(found, match, around)
     both = {"h", "w"} <= layout.axes  # a table of rows or of columns alone counts no frames
-    flat = match.family.role is Role.ABSOLUTE and "spatial" not in tensor.name and both
+    of_one_frame = "spatial" in tensor.name or match.family.one_frame
+    flat = match.family.role is Role.ABSOLUTE and not of_one_frame and both
     if found is not None and found.kernel is not None and flat and not layout.has_time:
         kernel = around.tensors[found.kernel]
         if len(kernel.shape) == 5:

@@ -132,12 +132,29 @@ def _cut(table: PositionTable, tiling: Tiling, request: Request, steps: Mapping[
         tiling = Tiling(request.to_patch)
     own = table.stated if request.to_size is not None else size
     whole = own is not None and table.tiling is not None and table.tiling.divides(own)
+    if table.family.stepwise:
+        _require_a_row_each(table, tiling, size)
     try:
         return cut_target(tiling, size, request, source_is_whole=whole)
     except GeometryError as error:
         # Without a patch kernel, nothing shows that a convolution would drop the rest.
         hint = error.hint if table.kernel else (error.hint or "").partition(";")[0] or None
         raise GeometryError(f"{table.name}: --to {error.message}", hint=hint) from None
+
+
+def _require_a_row_each(table: PositionTable, tiling: Tiling, size: Size) -> None:
+    """Refuse a size at which the library would make a table with more rows than patches."""
+    for axis, step, seen, side in (
+        ("h", tiling.step.height, (tiling.window or tiling.step).height, size.height),
+        ("w", tiling.step.width, (tiling.window or tiling.step).width, size.width),
+    ):
+        if axis in table.layout.axes and (side - seen) // step + 1 != side // step:
+            below, above = side // step * step - 1, side // step * step + seen - step
+            raise GeometryError(
+                f"{table.name}: at {side} the model makes {(side - seen) // step + 1} patches, and "
+                f"a table of {side // step} rows.",
+                hint=f"the nearest that fit are {below} and {above}.",
+            )
 
 
 def cut_target(tiling: Tiling, size: Size, request: Request, *, source_is_whole: bool) -> Grid:

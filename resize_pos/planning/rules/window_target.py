@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from resize_pos.core.conventions import OffsetResampling, RelativeConvention, Spacing
-from resize_pos.core.errors import GeometryError, UsageError
+from resize_pos.core.errors import GeometryError, TableError, UsageError
 from resize_pos.core.geometry import Grid, Tiling
 from resize_pos.core.operations import Extent, Rebuild, ResampleOffsets
 from resize_pos.core.request import Request
@@ -22,6 +22,8 @@ from resize_pos.transforms.progression import reach
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
     """Change the window with what it depends on, resampled as the family's own library does."""
     rule = rule_of(table.family)
+    if table.family.refuse and request.to_image and request.to_size != request.from_size:
+        raise TableError(f"{table.name} cannot be transferred: {table.family.refuse}.")
     target, reason = _PLAN[rule.follows](table, request, steps)
     frames = _frames(table, request, steps)
     if (target, frames) == (table.grid, table.frames):
