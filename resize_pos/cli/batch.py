@@ -109,6 +109,10 @@ def command(
     jobs, search = found.jobs, found.search
     require_report_targets(reports, force=template.force, sources=[job.source for job in jobs])
     own = [_own_reports(path) for path in reports if path.suffix.lower() == ".html"]
+    if own and dask is not None and isinstance(output_dir, RemotePath):
+        own = []  # the workers may have another disk
+        note = "the pages of single jobs are left out: workers of Dask may have another disk."
+        say(("note: ", "yellow"), note, err=True)
     outcomes: list[Outcome] = []
     with open_progress(visible=not dry_run and not quiet and _is_terminal(sys.stderr)) as progress:
         if dry_run:

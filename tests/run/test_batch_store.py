@@ -13,11 +13,11 @@ import pytest
 from resize_pos.cli.app import main
 from resize_pos.containers.remote import store
 from resize_pos.run.batch import store_claims, store_run
-from tests.support.bucket import LEDGER, Buckets, make_buckets
+from tests.support.bucket import LEDGER, Buckets
 from tests.support.builders import vit, write_safetensors
 from tests.support.faulty_proxy import FaultyProxy, faulty
 from tests.support.folder_builders import files
-from tests.support.object_stores import ObjectServer, program, seaweed
+from tests.support.object_stores import ObjectServer
 from tests.support.range_server import serving
 
 pytest.importorskip("boto3")
@@ -25,30 +25,11 @@ pytest.importorskip("boto3")
 TO = "96x128"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    if program("weed") is None:
-        pytest.skip("the program weed is not installed")
-    with seaweed(tmp_path_factory.mktemp("weed")) as running:
-        yield running
-
-
-@pytest.fixture
-def buckets(
-    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Buckets]:
-    monkeypatch.chdir(tmp_path)
-    made = make_buckets(server, tmp_path, monkeypatch)
-    yield made
-    made.client.close()
-    store.disconnect()
-
-
 @pytest.fixture
 def proxy(
-    buckets: Buckets, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+    buckets: Buckets, store_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FaultyProxy]:
-    with faulty(server.endpoint) as running:
+    with faulty(store_server.endpoint) as running:
         monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
         store.disconnect()
         yield running
@@ -83,46 +64,20 @@ def batch(buckets: Buckets, capfd: pytest.CaptureFixture[str]) -> Batch:
     return run
 
 
-def small_zoo(folder: Path) -> Path:
-    """Make three single files in two folders, a model folder, and files that are no checkpoints."""
-    folder.mkdir()
-    (folder / "sub").mkdir()
-    for number, name in enumerate(("a", "sub/b", "sub/c")):
-        values = vit(4, 4, channels=8 + 4 * number)
-        write_safetensors(folder / f"{name}.safetensors", values, {"format": "pt"})
-    model = folder / "model"
-    model.mkdir()
-    write_safetensors(model / "model.safetensors", vit(4, 4), {"format": "pt"})
-    (model / "config.json").write_text('{"architecture": "vit", "notes": "kept"}')
-    (model / "nested").mkdir()
-    (model / "nested" / "more.txt").write_text("kept")
-    (folder / "optimizer.pt").write_bytes(b"no checkpoint")
-    (folder / ".hidden.safetensors").write_bytes(b"no checkpoint")
-    (folder / "README.md").write_text("no checkpoint")
-    return folder
-
-
-@pytest.fixture
-def zoo(buckets: Buckets, tmp_path: Path) -> Path:
-    folder = small_zoo(tmp_path / "zoo")
-    buckets.put_tree(folder)
-    return folder
-
-
-def expected(zoo: Path, batch: Batch) -> dict[str, bytes]:
+def expected(stored_zoo: Path, batch: Batch) -> dict[str, bytes]:
     """Return what the same batch writes on this disk."""
     batch("zoo", "-o", "here")
-    found = files(zoo.parent / "here")
+    found = files(stored_zoo.parent / "here")
     return {name: data for name, data in found.items() if not name.startswith(".resize-pos")}
 
 
 def test_a_zoo_in_a_store_becomes_what_a_local_one_becomes(
-    buckets: Buckets, zoo: Path, batch: Batch
+    buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
     first = batch()
     assert first.code == 0, first.err
     assert first.counts == {"resized": 4}
-    assert buckets.outputs() == expected(zoo, batch)
+    assert buckets.outputs() == expected(stored_zoo, batch)
     assert not buckets.uploads and not buckets.claims()
     again = batch("--report", "zoo.json")
     assert again.counts == {"current": 4}
@@ -132,35 +87,39 @@ def test_a_zoo_in_a_store_becomes_what_a_local_one_becomes(
     assert json.loads(Path("zoo.json").read_text())["traffic"]["requests"] == 3
 
 
-def test_between_a_store_and_this_disk(buckets: Buckets, zoo: Path, batch: Batch) -> None:
+def test_between_a_store_and_this_disk(buckets: Buckets, stored_zoo: Path, batch: Batch) -> None:
     remote = f"s3://{buckets.target}/"
     down = (f"s3://{buckets.source}/", "-o", "down")
     up = ("zoo", "-o", remote)
-    wanted = expected(zoo, batch)
+    wanted = expected(stored_zoo, batch)
     for run in (up, down):
         assert batch(*run).counts == {"resized": 4}
         assert batch(*run).counts == {"current": 4}
-    written = {n: d for n, d in files(zoo.parent / "down").items() if not n.startswith(".res")}
+    written = {
+        n: d for n, d in files(stored_zoo.parent / "down").items() if not n.startswith(".res")
+    }
     assert buckets.outputs() == written == wanted
 
 
-def test_only_what_changed_is_converted_again(buckets: Buckets, zoo: Path, batch: Batch) -> None:
+def test_only_what_changed_is_converted_again(
+    buckets: Buckets, stored_zoo: Path, batch: Batch
+) -> None:
     batch()
     values = vit(4, 4, channels=8)
     values["norm.bias"] = values["norm.bias"] + 1
-    changed = write_safetensors(zoo / "a.safetensors", values, {"format": "pt"})
+    changed = write_safetensors(stored_zoo / "a.safetensors", values, {"format": "pt"})
     buckets.put("a.safetensors", changed.read_bytes())
     done = batch()
     assert done.jobs["a.safetensors"]["status"] == "resized"
     assert done.counts == {"resized": 1, "current": 3}
-    assert buckets.outputs() == expected(zoo, batch)
+    assert buckets.outputs() == expected(stored_zoo, batch)
     assert batch().counts == {"current": 4}
 
 
 def test_a_foreign_target_is_kept_and_replaced_on_request(
-    buckets: Buckets, zoo: Path, batch: Batch
+    buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
-    foreign = write_safetensors(zoo.parent / "f.safetensors", vit(2, 3), {}).read_bytes()
+    foreign = write_safetensors(stored_zoo.parent / "f.safetensors", vit(2, 3), {}).read_bytes()
     buckets.put("a.safetensors", foreign, buckets.target)
     done = batch()
     assert done.counts == {"resized": 3, "failed": 1}
@@ -168,11 +127,11 @@ def test_a_foreign_target_is_kept_and_replaced_on_request(
     assert buckets.outputs()["a.safetensors"] == foreign
     assert not buckets.claims()
     assert batch("--force").counts == {"resized": 1, "current": 3}
-    assert buckets.outputs() == expected(zoo, batch)
+    assert buckets.outputs() == expected(stored_zoo, batch)
 
 
 def test_another_request_does_not_replace_the_first(
-    buckets: Buckets, zoo: Path, batch: Batch
+    buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
     batch()
     before = buckets.outputs()
@@ -183,9 +142,11 @@ def test_another_request_does_not_replace_the_first(
 
 
 def test_without_its_ledger_a_zoo_is_converted_to_the_same_bytes(
-    buckets: Buckets, zoo: Path, batch: Batch
+    buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
-    plain = write_safetensors(zoo / "plain.safetensors", {"conv.weight": vit()["norm.bias"]}, {})
+    plain = write_safetensors(
+        stored_zoo / "plain.safetensors", {"conv.weight": vit()["norm.bias"]}, {}
+    )
     buckets.put("plain.safetensors", plain.read_bytes())
     batch()
     before = buckets.outputs()
@@ -200,7 +161,7 @@ def test_without_its_ledger_a_zoo_is_converted_to_the_same_bytes(
 
 
 def test_a_dry_run_writes_nothing_and_reads_each_checkpoint_once(
-    buckets: Buckets, zoo: Path, batch: Batch
+    buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
     done = batch("-n", "--report", "plan.json")
     assert done.counts == {"planned": 4}
@@ -210,7 +171,9 @@ def test_a_dry_run_writes_nothing_and_reads_each_checkpoint_once(
     assert batch("-n").counts == {"current": 4}
 
 
-def test_names_that_are_no_paths_are_left_out(buckets: Buckets, zoo: Path, batch: Batch) -> None:
+def test_names_that_are_no_paths_are_left_out(
+    buckets: Buckets, stored_zoo: Path, batch: Batch
+) -> None:
     from resize_pos.containers.remote.s3_store import S3Store
     from resize_pos.containers.remote.store import ObjectInfo
 
@@ -238,7 +201,7 @@ def test_names_that_are_no_paths_are_left_out(buckets: Buckets, zoo: Path, batch
     ],
 )
 def test_globs_and_names(
-    pattern: str, found: set[str], buckets: Buckets, zoo: Path, batch: Batch
+    pattern: str, found: set[str], buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
     there = batch(f"s3://{buckets.source}/{pattern}", "-o", "out", "-n")
     here = batch(f"zoo/{pattern}", "-o", "out", "-n")
@@ -248,9 +211,9 @@ def test_globs_and_names(
 
 
 def test_a_manifest_names_urls_and_signatures_are_never_written(
-    buckets: Buckets, zoo: Path, batch: Batch
+    buckets: Buckets, stored_zoo: Path, batch: Batch
 ) -> None:
-    with serving(zoo) as web:
+    with serving(stored_zoo) as web:
         rows = [
             {"source": f"{web.url}/a.safetensors?X-Amz-Signature=very-secret", "output": "w/"},
             {"source": f"s3://{buckets.source}/sub/", "output": "s/"},
@@ -276,7 +239,7 @@ def test_a_manifest_names_urls_and_signatures_are_never_written(
     ]
 
 
-def test_reports_have_the_totals(buckets: Buckets, zoo: Path, batch: Batch) -> None:
+def test_reports_have_the_totals(buckets: Buckets, stored_zoo: Path, batch: Batch) -> None:
     done = batch("--report", "r.json", "--report", "r.md", "--report", "r.html")
     total = json.loads(Path("r.json").read_text())["traffic"]
     jobs = [line["traffic"] for line in done.jobs.values()]
@@ -286,7 +249,7 @@ def test_reports_have_the_totals(buckets: Buckets, zoo: Path, batch: Batch) -> N
         assert f"raffic: {total['requests']} requests" in Path(name).read_text()
 
 
-def test_a_missing_bucket_is_named(batch: Batch, buckets: Buckets, zoo: Path) -> None:
+def test_a_missing_bucket_is_named(batch: Batch, buckets: Buckets, stored_zoo: Path) -> None:
     done = batch("s3://no-such-bucket-here/", "-o", "out")
     assert done.code == 1
     assert "s3://no-such-bucket-here: there is no such bucket" in done.err
@@ -306,7 +269,7 @@ def claim_of(buckets: Buckets, key: str, **more: Any) -> str:
 
 
 def test_a_job_that_another_machine_is_at_is_waited_for(
-    buckets: Buckets, zoo: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+    buckets: Buckets, stored_zoo: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = claim_of(buckets, "a.safetensors")
     waits: list[float] = []
@@ -319,11 +282,11 @@ def test_a_job_that_another_machine_is_at_is_waited_for(
     monkeypatch.setattr(store_run, "wait_for_others", give_up)
     assert batch().counts == {"resized": 4}
     assert len(waits) == 3 and waits == sorted(waits)
-    assert buckets.outputs() == expected(zoo, batch)
+    assert buckets.outputs() == expected(stored_zoo, batch)
 
 
 def test_a_claim_that_is_not_renewed_is_taken_over(
-    buckets: Buckets, zoo: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
+    buckets: Buckets, stored_zoo: Path, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its uploads are aborted, and half of its folder is removed."""
     batch()
@@ -334,7 +297,7 @@ def test_a_claim_that_is_not_renewed_is_taken_over(
     buckets.begin_upload("a.safetensors")
     monkeypatch.setattr(store_claims, "LEASE", -1.0)
     assert batch().counts == {"resized": 2, "current": 2}
-    assert buckets.outputs() == expected(zoo, batch)
+    assert buckets.outputs() == expected(stored_zoo, batch)
     assert not buckets.uploads and not buckets.claims()
 
 
@@ -361,7 +324,7 @@ def test_a_claim_is_renewed_while_its_job_runs(
 
 
 def test_the_joined_ledger_is_merged_when_another_machine_was_faster(
-    buckets: Buckets, zoo: Path, batch: Batch, proxy: FaultyProxy
+    buckets: Buckets, stored_zoo: Path, batch: Batch, proxy: FaultyProxy
 ) -> None:
     other = '{"target":"x","order":{"version":"1"},"done":true,"version":"\\"1\\""}\n'
 
@@ -382,9 +345,9 @@ def test_the_joined_ledger_is_merged_when_another_machine_was_faster(
 
 @pytest.mark.parametrize("fault", ["busy", "drop", "lost"])
 def test_trouble_that_passes_is_overcome(
-    fault: str, buckets: Buckets, zoo: Path, batch: Batch, proxy: FaultyProxy
+    fault: str, buckets: Buckets, stored_zoo: Path, batch: Batch, proxy: FaultyProxy
 ) -> None:
-    wanted = expected(zoo, batch)
+    wanted = expected(stored_zoo, batch)
     proxy.fault = lambda n, *_: fault if n % 3 == 0 else None
     done = batch()
     assert done.code == 0, done.err
@@ -394,9 +357,9 @@ def test_trouble_that_passes_is_overcome(
 
 
 def test_a_store_that_dies_half_way_leaves_whole_outputs(
-    buckets: Buckets, zoo: Path, batch: Batch, proxy: FaultyProxy
+    buckets: Buckets, stored_zoo: Path, batch: Batch, proxy: FaultyProxy
 ) -> None:
-    wanted = expected(zoo, batch)
+    wanted = expected(stored_zoo, batch)
     for last in (9, 14, 31):
         proxy.asked.clear()
         proxy.fault = lambda n, *_, last=last: "dead" if n > last else None

@@ -164,7 +164,7 @@ def run_all(
 ) -> Generator[Event, None, None]:
     """Run a batch. Every event is written to the ledger before it is yielded."""
     if dask is not None:
-        _require_no_secrets(batch.left)
+        require_no_secrets(batch.left)
 
     def events(tasks: Sequence[Task]) -> Iterator[Event]:
         return _events(tasks, workers, dask, fail_fast)
@@ -179,7 +179,7 @@ def run_all(
         yield from run_in_store(batch.left, ledger, events)
 
 
-def _require_no_secrets(tasks: Sequence[Task]) -> None:
+def require_no_secrets(tasks: Sequence[Task]) -> None:
     """Refuse to send signed URLs to a cluster, where others may read them."""
     for task in tasks:
         source = task.job.source
