@@ -159,6 +159,11 @@ class Container:
         return (self.path.name,)
 
     @property
+    def added_tables(self) -> tuple[str, ...]:
+        """The tensors that a graph adds to the patches of its image."""
+        return ()
+
+    @property
     def optimizers(self) -> tuple[OptimizerState, ...]:
         """Every optimizer state dict beside the weights, in the file's own order."""
         return ()

@@ -53,6 +53,7 @@ def check_output(
     request = plan.request
     again = replace(
         request,
+        pattern=around.request.pattern,  # also what the graph itself named
         from_size=_from_size(plan) if request.from_size else None,
         from_grid=None,
         from_length=request.to_length if request.from_length else None,

@@ -74,8 +74,24 @@ MODELS: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[str, An
         {"prefix": 2, "from_": WIDE},
     ),
     "transformers clip": (_hf("CLIPVision"), SQUARE, LARGER, {}),
+    "transformers siglip": (_hf("SiglipVision"), SQUARE, LARGER, {}),
 }
-FOLDED = {"transformers clip"}  # dynamo folds its table into a constant without a name
+# Model → its size, a new one, and the words with which each exporter's graph is refused.
+REFUSED: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[bool, str]]] = {
+    "timm swin": (
+        lambda size: timm.create_model(
+            "swin_tiny_patch4_window7_224",
+            img_size=size,
+            embed_dim=16,
+            depths=(2,),
+            num_heads=(2,),
+            num_classes=5,
+        ),
+        (56, 56),
+        (112, 112),
+        {False: r"onnx::Add_\d+ F32 \[1, 2, 49, 49\]", True: r"unsqueeze F32 \[1, 2, 49, 49\]"},
+    ),
+}
 
 
 def export(model: torch.nn.Module, size: Any, path: Path, *, dynamo: bool, named: bool) -> None:
@@ -106,9 +122,7 @@ CASES = [(name, dynamo) for name in MODELS for dynamo in (False, True)]
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["fixed batch", "named batch"])
-@pytest.mark.parametrize(
-    ("name", "dynamo"), [case for case in CASES if case not in {(name, True) for name in FOLDED}]
-)
+@pytest.mark.parametrize(("name", "dynamo"), CASES)
 def test_an_export_computes_what_the_model_computes(
     name: str, dynamo: bool, named: bool, tmp_path: Path
 ) -> None:
@@ -131,10 +145,48 @@ def test_an_export_computes_what_the_model_computes(
     np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-5)
 
 
-def test_a_table_without_a_name_is_refused(tmp_path: Path) -> None:
-    """Dynamo folds CLIP's lookup of positions: `embedding` is all that is left of the name."""
-    build, old, new, _ = MODELS["transformers clip"]
+@pytest.mark.parametrize("dynamo", [False, True], ids=["legacy", "dynamo"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_windows_are_refused_and_the_tensor_is_named(
+    name: str, dynamo: bool, tmp_path: Path
+) -> None:
+    """The bias of a window is folded with its lookup: its values alone do not say the offsets."""
+    build, old, new, words = REFUSED[name]
     path = tmp_path / "m.onnx"
-    export(build(old).eval(), old, path, dynamo=True, named=False)
-    with pytest.raises(ResizePosError, match="may be a position table"):
+    export(build(old).eval(), old, path, dynamo=dynamo, named=False)
+    with pytest.raises(ResizePosError, match=words[dynamo]):
         resize_checkpoint(path, to=new)
+
+
+BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
+
+
+def matrix() -> str:
+    """Write the table of docs/onnx.md: every cell is a case of the tests above."""
+    lines = ["| model | from | to | legacy exporter | dynamo exporter |", "|---|---|---|---|---|"]
+    for name, (_, old, new, stated) in MODELS.items():
+        given = "".join(f" `--{key.rstrip('_')}`" for key in stated)
+        result = f"equal{f', with{given}' if given else ''}"
+        lines.append(f"| {name} | {_words(old)} | {_words(new)} | {result} | {result} |")
+    for name, (_, old, new, _) in REFUSED.items():
+        refused = "refused, the tensor is named"
+        lines.append(f"| {name} | {_words(old)} | {_words(new)} | {refused} | {refused} |")
+    return "\n".join(lines)
+
+
+def _words(size: tuple[int, int]) -> str:
+    return f"{size[0]}×{size[1]}"
+
+
+def write_matrix() -> None:
+    """Write the table into the page."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{matrix()}\n\n{END}{after}", encoding="utf-8")
+
+
+def test_the_page_shows_the_matrix() -> None:
+    """To write it: python -c 'from tests.oracle.test_onnx_exports import …; write_matrix()'."""
+    shown = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+    assert shown.strip() == matrix()

@@ -25,7 +25,7 @@ from resize_pos.containers.arrays import (
 from resize_pos.containers.base import Container, Copied, FileContainer, GeometryChange, Promised
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import LaterBytes, NewBytes, Segment, write_spliced
-from resize_pos.containers.onnx.model import Graph, GraphTensor, read_graph
+from resize_pos.containers.onnx.model import Graph, GraphTensor, read_graph, read_nodes
 from resize_pos.containers.onnx.wire import Edit, Read, edited, string_field
 from resize_pos.core.errors import ContainerError, OutputError, TableError
 from resize_pos.core.fast_dataclass import dataclass
@@ -112,6 +112,16 @@ class OnnxFile(FileContainer):
     def image_sizes(self) -> Mapping[str, Size]:
         """The sizes of the inputs that are images."""
         return {f"input {name}": size for name, size in _images(self._graph)}
+
+    @property
+    def added_tables(self) -> tuple[str, ...]:
+        """The tensors that the graph adds to the patches of its image."""
+        from resize_pos.containers.onnx.added import added_tables
+
+        images = [name for name, _ in _images(self._graph)]
+        shapes = {name: info.shape for name, info in self.tensors.items()}
+        with self.source.naming(), _reading(self.source) as read:
+            return added_tables(read_nodes(read, self._graph), images, shapes)
 
     def at_size(self, change: GeometryChange) -> Container:
         """Find the edits that the graph needs, and let the onnx library check the result."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family
+from resize_pos.families.registry import registry
 from resize_pos.families.tables import PositionTable, Step
 from resize_pos.planning.grid_solver import Geometry, RowCount
 from resize_pos.planning.provenance import recorded_geometry
@@ -70,7 +72,7 @@ class Surroundings:
         name = container.path.name
         return cls(
             container.tensors,
-            request,
+            _with_added_tables(request, container.added_tables),
             (*(ConfigSize(name, key, size, None) for key, size in stated), *files.sizes()),
             recorded_geometry(container.metadata),
             container.read,
@@ -92,6 +94,16 @@ class Surroundings:
         if isinstance(found, GeometryError):
             raise found
         return cast("Found", found)
+
+
+def _with_added_tables(request: Request, added: Sequence[str]) -> Request:
+    """Name the tables that a graph adds to its patches, if no family knows their names."""
+    if not added or request.pattern or request.axes or request.family:
+        return request
+    families = registry().candidates
+    unknown = [n for n in added if all(f.stem(n) is None for f in families(n))]
+    names = tuple(f"^{re.escape(name)}$" for name in unknown)
+    return replace(request, pattern=names) if names else request
 
 
 @dataclass(frozen=True, slots=True)
