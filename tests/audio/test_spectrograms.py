@@ -152,7 +152,7 @@ def test_a_picture_has_no_frames(tmp_path: Path) -> None:
 
 def test_the_recipe_s_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "docs" / "recipes" / "audio.md"
-    words = page.read_text(encoding="utf-8").split("```\n")[1].split()
+    words = page.read_text(encoding="utf-8").split("```console\n$ ")[1].split("```")[0].split()
     monkeypatch.chdir(tmp_path)
     ast(tmp_path / "ast")
     assert words[:2] == ["resize-pos", "ast/"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,41 @@ def test_the_wheel_converts_the_sample_in_an_empty_environment(wheel: Path, tmp_
 def _without_checkout() -> str:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
+
+
+@pytest.mark.slow
+def test_the_commands_of_a_release_work_in_an_empty_environment(tmp_path: Path) -> None:
+    """Run the block of docs/release.md in a copy: a new virtualenv, its dependencies from pip.
+
+    It downloads the dependencies, torch among them, so it takes minutes.
+    """
+    tree, empty = tmp_path / "tree", tmp_path / "empty"
+    skipped = shutil.ignore_patterns(".git", "__pycache__", "*.egg-info", "dist", "*-384*")
+    shutil.copytree(ROOT, tree, ignore=skipped)
+    text = (ROOT / "docs" / "release.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"```sh\n(.*?)```", text, re.S)
+    script = textwrap.dedent(script).replace("/tmp/empty", str(empty))
+    own = Path(sys.executable).parent  # `python -m build` is a development dependency
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        ["sh", "-ec", script],
+        cwd=tree,
+        env={**kept, "PATH": f"{own}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "verdict: ok" in done.stdout
+    where = subprocess.run(
+        [empty / "bin" / "python", "-c", "import resize_pos; print(resize_pos.__file__)"],
+        cwd=tmp_path,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(where.stdout.strip()).is_relative_to(empty)
 
 
 def test_the_workflow_runs_what_the_checkout_has() -> None:

@@ -96,6 +96,17 @@ def claims() -> dict[str, float]:
     return {size: float(percent) for size, percent in rows}
 
 
+def test_the_code_of_the_readme_runs(state: dict[str, Tensor]) -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    digits.build_model()  # declares what timm's import may need
+    import timm
+
+    eval(code.strip(), {"timm": timm}).load_state_dict(state)
+    (command,) = re.findall(r"^\$ .*", text, re.M)  # tests/docs/test_docs.py runs it
+    assert command in (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+
+
 def test_readme_accuracy_is_the_recorded_one(metadata: dict[str, str]) -> None:
     assert claims()["224"] == pytest.approx(100 * float(metadata["test_accuracy"]), abs=0.06)
 

@@ -59,7 +59,7 @@ def test_stable_diffusion_3_crops_its_own_grid(tmp_path: Path) -> None:
 
 def test_the_recipe_s_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "docs" / "recipes" / "diffusion.md"
-    words = page.read_text(encoding="utf-8").split("```\n")[1].split()
+    words = page.read_text(encoding="utf-8").split("```console\n$ ")[1].split("```")[0].split()
     monkeypatch.chdir(tmp_path)
     dit(tmp_path / "dit.safetensors", 16)
     said = CliRunner().invoke(command, words[1:])

@@ -114,7 +114,7 @@ def tubes(path: Path, *, frames: int, grid: tuple[int, int], names: tuple[str, s
 
 def test_the_recipe_s_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "docs" / "recipes" / "video.md"
-    words = page.read_text(encoding="utf-8").split("```\n")[1].split()
+    words = page.read_text(encoding="utf-8").split("```console\n$ ")[1].split("```")[0].split()
     monkeypatch.chdir(tmp_path)
     build("vivit", image_size=32, num_frames=16).save_pretrained(tmp_path / "vivit")
     assert words[:2] == ["resize-pos", "vivit/"]

@@ -157,7 +157,7 @@ def test_monai_loads_it_strictly_and_runs(
 
 def test_the_recipe_s_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "docs" / "recipes" / "volumes.md"
-    words = page.read_text(encoding="utf-8").split("```\n")[1].split()
+    words = page.read_text(encoding="utf-8").split("```console\n$ ")[1].split("```")[0].split()
     monkeypatch.chdir(tmp_path)
     volume(tmp_path / "unetr.safetensors", (6, 6, 6))
     assert words[0] == "resize-pos"
