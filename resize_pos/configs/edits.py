@@ -244,12 +244,24 @@ def _missing(
         yield ConfigEdit("open_clip_config.json", (*vision, "image_size"), None, pixels)
 
 
+# model_types whose code states the size of the tower, and whose config does not. Molmo's released
+# code: VisionBackboneConfig, image_num_pos 577.
+_SIZE_IN_CODE = frozenset({"molmo"})
+
+
 def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
     """Add the size to the section of the image model. Refuse if that section is not certain.
 
     In a wrong section the key would have no effect, because the section's class does not read it.
     """
     assert transfer.to_size is not None and transfer.to_grid is not None
+    if document.get("model_type") in _SIZE_IN_CODE:
+        raise GeometryError(
+            f"the code of {document['model_type']} states the number of positions of its image "
+            "tower, and no config does: it would not load another table. It resamples this one "
+            "for every image.",
+            hint=f"leave the weights as they are; or {NO_CONFIG}",
+        )
     section = next(_image_sections(document), None)
     if section is None:
         raise GeometryError(

@@ -4,6 +4,9 @@ OpenVLA and Prismatic: `image_sizes`, one for each tower, from openvla/openvla
 prismatic/extern/hf/configuration_prismatic.py; `vision_backbone.featurizer` and `fused_featurizer`,
 both timm models, from its modeling_prismatic.py; the processor's keys from openvla/openvla-7b
 preprocessor_config.json.
+
+Molmo as it was released (allenai/Molmo-7B-D-0924): names of its image tower, and the keys of its
+preprocessor_config.json. Its size stands in its code (modeling_molmo.py, VisionBackboneConfig).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from resize_pos.api import resize_checkpoint
+from resize_pos.core.errors import GeometryError
 from resize_pos.verify.folder import check_folder
 
 OLD, PATCH = 28, 14
@@ -94,3 +98,40 @@ def test_openvla(model_type: str, to: int, tmp_path: Path) -> None:
         (source / "preprocessor_config.json").read_bytes()
     )
     assert not check_folder(output).agrees
+
+
+def molmo(folder: Path) -> Path:
+    import torch
+
+    folder.mkdir()
+    stem = "model.vision_backbone."
+    shapes = {
+        f"{stem}image_vit.class_embedding": (32,),
+        f"{stem}image_vit.positional_embedding": (577, 32),
+        f"{stem}image_vit.patch_embedding.weight": (32, 588),
+        f"{stem}image_pooling_2d.wq.weight": (32, 64),
+        "model.transformer.wte.embedding": (40, 32),
+    }
+    tensors = {name: torch.randn(shape) for name, shape in shapes.items()}
+    save_file(tensors, folder / "model.safetensors")
+    config = {"model_type": "molmo", "hidden_size": 32, "max_position_embeddings": 4096}
+    (folder / "config.json").write_text(json.dumps(config))
+    processor = {
+        "base_image_input_size": [336, 336],
+        "image_patch_size": 14,
+        "image_token_length_h": 12,
+        "image_token_length_w": 12,
+        "max_crops": 12,
+        "overlap_margins": [4, 4],
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return folder
+
+
+def test_the_released_molmo_stays_as_it_is(tmp_path: Path) -> None:
+    source = molmo(tmp_path / "molmo")
+    report = resize_checkpoint(source, to=448)
+    assert report.output is None and not report.plan.config_edits
+    with pytest.raises(GeometryError, match="the code of molmo states the number of positions"):
+        resize_checkpoint(source, to=448, reference_grids="resize")
+    assert [each.name for each in tmp_path.iterdir()] == ["molmo"]
