@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from resize_pos.containers.remote.s3_store import S3Store, error_code, errors, quoted
 from resize_pos.containers.remote.store import ObjectInfo, store_of
 from resize_pos.containers.remote.traffic import count
-from resize_pos.core.errors import OutputError
+from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -98,8 +98,11 @@ def abort_uploads(path: RemotePath, since: float) -> None:
     """Abort the uploads of an object, or of objects below it, that were begun after a time."""
     client = _client(path)
     begun = datetime.fromtimestamp(since, UTC)
-    with errors(path):
-        found = client.list_multipart_uploads(Bucket=path.host, Prefix=path.key)
+    try:
+        with errors(path):
+            found = client.list_multipart_uploads(Bucket=path.host, Prefix=path.key)
+    except (ContainerError, FileNotFoundError):  # rclone refuses if there are none
+        return
     for one in found.get("Uploads") or ():
         key = one["Key"]
         ours = key == path.key or key.startswith(f"{path.key}/")
