@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed|startup|zoo|quality|mixing]`; without a word: speed."""
+"""`python -m benchmarks [speed|startup|store|zoo|quality|mixing]`; without a word: speed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib import import_module
 PARTS = {
     "speed": "whole commands against cp and against scripts, over file sizes and formats",
     "startup": "what --help, inspect, a dry run and a conversion import, and what that costs",
+    "store": "conversions between objects on SeaweedFS, against download, resize and upload",
     "zoo": "batch throughput against cp -r",
     "quality": "accuracy of trained models after right and wrong resizes",
     "mixing": "accuracy of MLP-Mixer, ResMLP and gMLP on other grids, without fine-tuning",

@@ -52,12 +52,8 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "head.bias", (1000,)
 
 
-def write_safetensors(path: Path, shape: Shape) -> Path:
-    """Write the checkpoint in fp32 without ever holding it in memory."""
-    if path.exists():
-        return path
-    import numpy as np
-
+def safetensors_header(shape: Shape) -> tuple[bytes, int]:
+    """Return the header of the checkpoint in fp32, and how many bytes of data follow it."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, dims in sorted(tensors(shape)):
@@ -66,10 +62,20 @@ def write_safetensors(path: Path, shape: Shape) -> Path:
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text, offset
+
+
+def write_safetensors(path: Path, shape: Shape) -> Path:
+    """Write the checkpoint in fp32 without ever holding it in memory."""
+    if path.exists():
+        return path
+    import numpy as np
+
+    start, offset = safetensors_header(shape)
     noise = np.random.default_rng(0).normal(0, 0.02, _BLOCK // 4).astype(np.float32).tobytes()
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
+        file.write(start)
         while offset > 0:
             offset -= file.write(noise[:offset])
     return part.rename(path)

@@ -117,7 +117,7 @@ def program(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def seaweed(folder: Path) -> Iterator[ObjectServer]:
+def seaweed(folder: Path, volumes: int = 40) -> Iterator[ObjectServer]:
     """Run SeaweedFS: it enforces the rules of S3 that matter here."""
     weed = program("weed")
     assert weed is not None
@@ -133,7 +133,13 @@ def seaweed(folder: Path) -> Iterator[ObjectServer]:
     command = [
         *(weed, "server", "-dir", str(folder / "data"), "-ip", "127.0.0.1"),
         *("-master.port", str(master), "-volume.port", str(volume), "-filer.port", str(filer)),
-        *("-master.volumeSizeLimitMB", "256", "-volume.max", "40", "-master.telemetry=false"),
+        *(
+            "-master.volumeSizeLimitMB",
+            "256",
+            "-volume.max",
+            str(volumes),
+            "-master.telemetry=false",
+        ),
         *("-s3", "-s3.port", str(s3), "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *("-s3.config", str(config)),
     ]
