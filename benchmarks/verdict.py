@@ -1,34 +1,44 @@
 """How often the verdict is right, on tables that its limits were set on and on others.
 
-    python -m benchmarks.verdict [--only NAME …] [--networks FOLDER --data FOLDER] [--docs FILE]
+    python -m benchmarks.verdict [--docs] [--every N] [--only NAME …] [--packages FOLDER]
 
 Every table of `benchmarks/tables/` and of the two sample models is resized between several pairs of
 grids: by this project, by other libraries' own code and by other proper kernels (`proper.py`), and
 damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways and 18 wrong ones were
-written after the limits were fixed (`unseen.py`). `verify`'s verdict on each is counted. With the
-trained networks (`small_vits.py`) the damage is also run, to know which of it costs anything, and
-networks are trained on for up to 300 steps after an honest resize. `verdict.json` keeps every case.
+written after the limits were fixed (`unseen.py`). `verify`'s verdict on each is counted. What a
+damage costs its network, and the tables of networks that were trained on after an honest resize,
+are stored (`verdict_networks.py` makes them). `verdict_offsets.py` judges relative tables.
+
+`verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws both
+plots. `--only` judges these tables again and keeps the other cases of `verdict.json`. `--packages`
+adds real tables from downloaded wheels (`verdict_tables.py`). All of it takes about 20 minutes of
+one core, with `--every 6` about three, and gives the same counts each time.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import sys
 import time
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from benchmarks import proper, unseen
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
+from benchmarks.verdict_tables import Known, cost_key, costs, known_tables, trained
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
@@ -39,11 +49,8 @@ from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.verdict import SMALL
 from resize_pos.verify.against_source import TableVerification, explain
 
-if TYPE_CHECKING:
-    from benchmarks.verdict_networks import Judge
-
 HERE = Path(__file__).parent
-TABLES, RESULTS = HERE / "tables", HERE / "verdict.json"
+RESULTS, DOCS = HERE / "verdict.json", HERE.parent / "docs" / "artifacts.md"
 BEGIN, END = "<!-- verdict: begin -->", "<!-- verdict: end -->"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
@@ -57,20 +64,6 @@ KEPT = (
     *("mean_shift_honest", "gain", "norm_sampled", "norm_honest_low", "norm_honest_high"),
     *("window_prominence", "fewest_cells", "neighbour_deficit", "prefix_change"),
 )
-
-
-@dataclass(frozen=True)
-class Known:
-    """A trained table and what is known of it."""
-
-    name: str
-    rows: Table
-    prefix: int
-    grid: Shape
-    held_out: bool
-    windowed: bool
-    origin: str
-    seen: bool = True  # in a sweep, before the limits were fixed
 
 
 @dataclass(frozen=True)
@@ -91,30 +84,6 @@ class Case:
     measures: Mapping[str, float]
 
 
-def known_tables() -> Iterator[Known]:
-    """Give every table that is stored here."""
-    root = HERE.parent
-    for name, path, grid in (
-        ("digits", root / "sample_checkpoints" / "digits_vit_224.safetensors", (14, 14)),
-        ("clothes", HERE / "clothes_vit_96x128.safetensors", (12, 16)),
-    ):
-        rows = load_file(path)["pos_embed"][0].astype(np.float32)
-        yield Known(name, rows, 1, grid, False, False, path.name)
-    listed = json.loads((TABLES / "tables.json").read_text(encoding="utf-8"))
-    with np.load(TABLES / "tables.npz") as stored:
-        for name, about in listed.items():
-            yield Known(
-                name,
-                stored[name].astype(np.float32),
-                about["prefix"],
-                (about["grid"][0], about["grid"][1]),
-                about["held_out"],
-                about["windowed"],
-                about["origin"],
-                about["seen"],
-            )
-
-
 def targets(grid: Shape) -> list[Shape]:
     """Choose the grids that a table is resized to."""
     made = [(max(2, round(grid[0] * h)), max(2, round(grid[1] * w))) for h, w in FACTORS]
@@ -130,27 +99,50 @@ def step_for(known: Known, target: Shape) -> Step:
     return Step(place, Action.RESIZE, Grid(*target), shape, operation, "")
 
 
-def versions(known: Known, target: Shape, *, damage: bool) -> Iterator[tuple[str, str, Table]]:
-    """Resize a table in every honest way, and damage it in every way that applies."""
+Way = tuple[str, str, Callable[[], Table | None]]
+
+
+def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
+    """List every way to make a table: its group, its name, and a function that makes it."""
     rows, prefix, grid = known.rows, known.prefix, known.grid
-    for like in CONVENTIONS:
-        yield "own", like, honest(rows, prefix, grid, target, like)
     cells = rows[prefix:].reshape(*grid, -1)
-    for group, ways in (("library", proper.LIBRARIES), ("other", proper.OTHERS)):
-        for name, way in ways.items():
-            yield group, name, _whole(rows[:prefix], way(cells, target))
-    for name, way in unseen.HONEST.items():
-        yield "unseen", name, _whole(rows[:prefix], way(cells, target))
+    fair = cache(lambda: honest_results(rows, prefix, grid, target))
+
+    def by(way: proper.Proper) -> Table:
+        return _whole(rows[:prefix], way(cells, target))
+
+    def wrong(way: proper.Proper) -> Table | None:
+        made = by(way)
+        return made if is_damage(made, fair()) else None
+
+    def planted(how: str) -> Table | None:
+        return plant(how, rows, prefix, grid, target, fair())
+
+    for like in CONVENTIONS:
+        yield "own", like, partial(honest, rows, prefix, grid, target, like)
+    kernels = (("library", proper.LIBRARIES), ("other", proper.OTHERS), ("unseen", unseen.HONEST))
+    for group, named in kernels:
+        for name, way in named.items():
+            yield group, name, partial(by, way)
     if damage:
-        fair = honest_results(rows, prefix, grid, target)
         for name, way in unseen.DAMAGE.items():
-            made = _whole(rows[:prefix], way(cells, target))
-            if is_damage(made, fair):
-                yield "unseen damage", name, made
+            yield "unseen damage", name, partial(wrong, way)
         for how in ALL_DAMAGE:
-            planted = plant(how, rows, prefix, grid, target, fair)
-            if planted is not None:
-                yield "damage", how, planted
+            yield "damage", how, partial(planted, how)
+
+
+def versions(
+    known: Known, target: Shape, *, damage: bool, every: int = 1
+) -> Iterator[tuple[str, str, Table]]:
+    """Resize a table in every honest way, and damage it in every way that applies.
+
+    `every`: take only every so many of these ways, beginning with another one for each pair.
+    """
+    first = zlib.crc32(f"{known.name} {target}".encode()) % every
+    for group, how, make in islice(ways(known, target, damage=damage), first, None, every):
+        made = make()
+        if made is not None:
+            yield group, how, made
 
 
 def _whole(prefix_rows: Table, cells: Table) -> Table:
@@ -172,26 +164,45 @@ NAMES = (
 )
 
 
-def cases(known: Known, judge: Judge | None) -> Iterator[Case]:
+def cases(known: Known, every: int = 1) -> Iterator[Case]:
     """Judge every version of one table."""
     for index, target in enumerate(targets(known.grid)):
-        step = step_for(known, target)
-        made = list(versions(known, target, damage=index < FOR_DAMAGE))
-        if judge is not None and index < FOR_DAMAGE:
-            made += [("trained", how, table) for how, table in judge.trained(known, target)]
+        made = versions(known, target, damage=index < FOR_DAMAGE, every=every)
         for group, how, table in made:
-            found = explain(step, known.rows, table)
-            checks = [c for c in found.checks if not (known.windowed and c.name == "window")]
-            level = worst(checks)
-            said = " | ".join(c.detail for c in checks if c.level is level)
-            cost, costly = None, None
-            if judge is not None and group in DAMAGED:
-                cost, costly = judge.cost(known, target, table)
-            kept = {key: round(found.measures[key], 4) for key in KEPT if key in found.measures}
-            yield Case(
-                *(known.name, known.held_out, known.windowed, target, group, how, level.value),
-                *(is_named(found), said[:200], cost, costly, kept),
-            )
+            yield _case(known, target, group, how, table)
+
+
+def trained_cases(known: Sequence[Known]) -> list[Case]:
+    """Judge the tables of networks that were trained on after an honest resize."""
+    by_name, found = {table.name: table for table in known}, []
+    for key, table in trained().items():
+        name, grid, how = key.split(" ", 2)
+        height, width = grid.split("x")
+        found.append(_case(by_name[name], (int(height), int(width)), "trained", how, table))
+    return found
+
+
+def _case(known: Known, target: Shape, group: str, how: str, table: Table) -> Case:
+    found = explain(step_for(known, target), known.rows, table)
+    checks = [c for c in found.checks if not (known.windowed and c.name == "window")]
+    level = worst(checks)
+    said = " | ".join(c.detail for c in checks if c.level is level)
+    kept = {key: round(found.measures[key], 4) for key in KEPT if key in found.measures}
+    return Case(
+        *(known.name, known.held_out, known.windowed, target, group, how, level.value),
+        *(is_named(found), said[:200], None, None, kept),
+    )
+
+
+def priced(found: Sequence[Case]) -> list[Case]:
+    """Add to each damage what it costs its network, where that is stored."""
+    stored = costs()
+    keys = [cost_key(case.table, case.target, case.how) for case in found]
+    priced = [stored.get(key, (None, None)) for key in keys]
+    return [
+        replace(case, cost=cost, costly=costly)
+        for case, (cost, costly) in zip(found, priced, strict=True)
+    ]
 
 
 GROUPS = {
@@ -211,10 +222,10 @@ SECTIONS = (
 )
 
 
-def report(found: Sequence[Case]) -> str:
+def report(found: Sequence[Case], tables: Sequence[Known]) -> str:
     """Give the confusion tables as Markdown."""
     lines: list[str] = []
-    known = {table.name: table for table in known_tables()}
+    known = {table.name: table for table in tables}
     for title, held_out, seen in SECTIONS:
         which = [name for name, t in known.items() if (t.held_out, t.seen) == (held_out, seen)]
         mine = [case for case in found if case.table in which]
@@ -251,41 +262,87 @@ def write_into(path: Path, text: str) -> None:
 
 def read_results(path: Path = RESULTS) -> list[Case]:
     """Read the cases of the last run."""
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored = json.loads(path.read_text(encoding="utf-8"))["cases"]
     return [Case(**{**case, "target": tuple(case["target"])}) for case in stored]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdict", description=__doc__)
-    parser.add_argument("--only", nargs="*", metavar="NAME", help="these tables alone")
-    parser.add_argument("--networks", type=Path, metavar="FOLDER", help="small_vits' output")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="small_vits' data")
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="FILE")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="write the counts there, too")
-    parser.add_argument("--join", type=Path, nargs="*", metavar="FILE", help="join earlier outputs")
-    options = parser.parse_args(arguments)
-    judge: Judge | None = None
-    if options.networks is not None:
-        from benchmarks.verdict_networks import Judge
+def rules() -> str:
+    """Return a digest of the code that decides, so that older results are noticed."""
+    root = HERE.parent
+    code = [*sorted((root / "resize_pos").rglob("*.py")), *sorted(HERE.glob("*.py"))]
+    judging = [p for p in code if {"quality", "verify", "transforms", "benchmarks"} & set(p.parts)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in judging)).hexdigest()[:12]
 
-        judge = Judge(options.networks, options.data)
-    started, found = time.monotonic(), []
-    listed = {known.name: known for known in known_tables()}
-    for path in options.join or ():
-        found += read_results(path)
-    chosen = () if options.join else options.only or listed
-    for known in (listed[name] for name in chosen):
-        found += list(cases(known, judge))
+
+def _judged(name: str, packages: Path | None, every: int) -> list[Case]:
+    """Judge one table, in a process of its own."""
+    known = next(table for table in known_tables(packages) if table.name == name)
+    return list(cases(known, every))
+
+
+def judge_all(
+    names: Sequence[str], packages: Path | None, every: int, jobs: int
+) -> Iterator[list[Case]]:
+    """Judge tables in several processes, and give the cases of each in the order of the names."""
+    started = time.monotonic()
+    if jobs == 1:
+        found: Iterator[list[Case]] = (_judged(name, packages, every) for name in names)
+    else:
+        pool = ProcessPoolExecutor(jobs)
+        found = pool.map(_judged, names, repeat(packages), repeat(every))
+    for name, mine in zip(names, found, strict=True):
         seconds = time.monotonic() - started
-        print(f"{known.name}: {len(found)} cases, {seconds:.0f} s", file=sys.stderr, flush=True)
-    options.output.write_text(
-        "[\n" + ",\n".join(json.dumps(asdict(case)) for case in found) + "\n]\n",
-        encoding="utf-8",
+        print(f"{name}: {len(mine)} cases, {seconds:.0f} s", file=sys.stderr, flush=True)
+        yield mine
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.verdict",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    text = report(found)
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="judge these tables again")
+    parser.add_argument("--packages", type=Path, metavar="FOLDER", help="wheels with real tables")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="judge one of N cases")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--output", type=Path, default=RESULTS, metavar="FILE")
+    parser.add_argument("--docs", action="store_true", help="write counts and plots into docs/")
+    options = parser.parse_args(arguments)
+    names = [known.name for known in known_tables(options.packages)]
+    digest, by_table, made_by = rules(), dict[str, list[Case]](), dict[str, str]()
+    if options.only is not None and options.output.exists():
+        made_by = json.loads(options.output.read_text(encoding="utf-8"))["rules"]
+        for case in read_results(options.output):
+            by_table.setdefault(case.table, []).append(case)
+    chosen = names if options.only is None else [name for name in names if name in options.only]
+    for name, mine in zip(
+        chosen, judge_all(chosen, options.packages, options.every, options.jobs), strict=True
+    ):
+        by_table[name], made_by[name] = mine, digest
+        ordered = [by_table[name] for name in names if name in by_table]
+        _store(options.output, made_by, [case for cases in ordered for case in cases])
+    older = sorted(name for name, other in made_by.items() if other != digest)
+    if older:
+        print(f"judged by older code: {', '.join(older)}", file=sys.stderr)
+    known = list(known_tables(options.packages))
+    found = priced([case for name in names for case in by_table.get(name, ())])
+    found += trained_cases(known)
+    text = report(found, known)
     print(text)
-    if options.docs is not None:
-        write_into(options.docs, text)
+    if options.docs:
+        from benchmarks import verdict_offsets, verdict_plot
+
+        write_into(DOCS, text)
+        verdict_plot.OUTPUT.write_text(verdict_plot.draw(found), encoding="utf-8")
+        verdict_offsets.main(["--docs"])
+
+
+def _store(path: Path, made_by: Mapping[str, str], found: Sequence[Case]) -> None:
+    """Write every case on a line of its own."""
+    lines = ",\n".join(json.dumps(asdict(case)) for case in found)
+    text = f'{{"rules": {json.dumps(made_by)},\n"cases": [\n{lines}\n]}}\n'
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

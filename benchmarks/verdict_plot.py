@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -92,6 +93,21 @@ MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     ),
     "prefix rows (in powers of ten)": _prefix,
 }
+OFFSETS: Mapping[str, Callable[[Mapping[str, float]], float]] = {
+    "distance to the nearest honest result, as a part of the table's variation": lambda values: (
+        _between(values["offsets_unlikeness"], verdict.OFFSETS_UNLIKE)
+    ),
+    "the same at offset zero alone": lambda values: _between(
+        values["offset_zero_unlikeness"], verdict.OFFSET_ZERO_UNLIKE
+    ),
+    "change of offset zero since the source (only where a table is unlike)": lambda values: (
+        _between(values["zero_offset_change"], verdict.ZERO_OFFSET)
+    ),
+    "growth of asymmetry (a warning at most)": lambda values: min(
+        max(values["asymmetry_after"] - values["asymmetry_before"], 0.0) / verdict.ASYMMETRY_GROWTH,
+        1.9,
+    ),
+}
 STRIPS = (
     ("honest, tuned on", False, False),
     ("honest, held out", False, True),
@@ -101,16 +117,40 @@ STRIPS = (
 _MOST = 4.0  # of the scale; what lies beyond is drawn in the last bin
 
 
+class Judged(Protocol):
+    """A case of any kind of table."""
+
+    @property
+    def held_out(self) -> bool: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def measures(self) -> Mapping[str, float]: ...
+
+
+Placed = Mapping[str, Callable[[Mapping[str, float]], float]]
+
+
 def draw(found: Sequence[Case]) -> str:
-    """Draw one block of four strips per measure."""
+    """Draw the measures of absolute tables."""
     judged = [c for c in found if c.measures.get("fewest_cells", 0) >= verdict.FEWEST_CELLS]
+    return draw_strips(judged, MEASURES)
+
+
+def draw_offsets(found: Sequence[Judged]) -> str:
+    """Draw the measures of relative tables."""
+    return draw_strips(found, OFFSETS)
+
+
+def draw_strips(judged: Sequence[Judged], measures: Placed) -> str:
+    """Draw one block of four strips per measure."""
     block = len(STRIPS) * _STRIP + _GAP
-    height = len(MEASURES) * block + 20
+    height = len(measures) * block + 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 20} {height}" '
         'font-family="system-ui, sans-serif" font-size="11" fill="#768390">'
     ]
-    for index, (name, place) in enumerate(MEASURES.items()):
+    for index, (name, place) in enumerate(measures.items()):
         top = index * block + 20
         parts.append(f'<text x="4" y="{top - 4}" font-weight="bold">{name}</text>')
         for row, (words, damaged, held_out) in enumerate(STRIPS):

@@ -183,14 +183,16 @@ def _parts(pair: Pair) -> Diagnosis | None:
     if not len(pair.whole_before) or not len(pair.whole_after):
         return None
     grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
+    table = pair.whole_after
     for resampling in _resamplings():
         honest = _flat(resample(grid, pair.target, resampling))
-        found = find_parts(pair.whole_after, honest, pair.target)
-        if found is not None:
+        found = find_parts(table, honest, pair.target)
+        others = (_flat(resample(grid, pair.target, other)) for other in _resamplings())
+        if found is not None and not any(found.is_like(table, other) for other in others):
             return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
         if resampling.antialias:
             for words, rows in _unpermuted(pair, resampling):
-                if _distance(pair.whole_after, rows) <= _EXPLAINED:
+                if _distance(table, rows) <= _EXPLAINED:
                     return Diagnosis("permute forgotten", f"{words} ({resampling})", 0.0, True)
     return None
 

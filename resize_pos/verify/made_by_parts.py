@@ -17,18 +17,27 @@ _SAME = 0.05  # relative distance up to which a row is the honest one
 _OTHER = 0.25  # … and from which it is not
 _MOST_BETWEEN = 0.1  # share of rows that may be neither
 _FEWEST_SAME = 3  # one of four cells may equal the honest one by chance
+_ROUNDED_TO_ZERO = 1e-5  # of the largest value: below it, float16 may round a row to zero
 _SURE = 0.98  # cosine of a channel with the one it was taken from
 _DOUBTFUL = 0.9  # … and below which a channel may be another one
 _SAMPLE = 256  # cells, or values, that are looked at
 _FEW_VALUES = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Finding:
     """What is wrong, by name and in words."""
 
     name: str
     detail: str
+    foreign: NDArray[np.bool_] | None = None  # which cells (or channels) are not the honest ones
+    axis: int = 1  # 1: `foreign` is about cells, 0: about channels
+
+    def is_like(self, table: Wide, other: Wide) -> bool:
+        """Whether most of the foreign parts are near another honest result, so not foreign."""
+        if self.foreign is None:
+            return False
+        return bool(np.mean(_errors(table, other, self.axis)[self.foreign] < _OTHER) > 0.5)
 
 
 def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
@@ -42,6 +51,7 @@ def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
         or _flat_axes(table, target)
         or _mean(table, honest)
         or _values(table, honest)
+        or _zeros(table, honest, target)
     )
 
 
@@ -64,9 +74,32 @@ def _split(errors: Wide) -> NDArray[np.bool_] | None:
 
 
 def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
-    foreign = _split(_errors(table, honest, 1))
+    errors, zero = _errors(table, honest, 1), _lost(table, honest)
+    only_zero = zero.any() and np.mean(errors[~zero] <= _SAME) > 0.9
+    foreign = zero if only_zero else _split(errors)
     if foreign is None:
         return None
+    words = f"{_place_of(foreign, table, target)}, the rest is honest"
+    return Finding("patched", words, None if only_zero else foreign)
+
+
+def _zeros(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    zero = _lost(table, honest)
+    return Finding("patched", _place_of(zero, table, target)) if zero.any() else None
+
+
+def _lost(table: Wide, honest: Wide) -> NDArray[np.bool_]:
+    """Return the rows that are exactly zero: no interpolation gives them from other rows.
+
+    They are found even where the source's own rows are small.
+    """
+    large = np.abs(honest).max(axis=1) > _ROUNDED_TO_ZERO * np.abs(table).max()
+    lost: NDArray[np.bool_] = ~table.any(axis=1) & large
+    return lost
+
+
+def _place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
+    """Say which cells are foreign, and what they contain."""
     where = np.flatnonzero(foreign)
     content = _content(table[foreign])
     count = f"{len(where)} of {len(table)} cells"
@@ -76,15 +109,15 @@ def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
             which = f"the last {len(where)} cells"
         elif where[0] == 0:
             which = f"the first {len(where)} cells"
-        return Finding("patched", f"{which} of {len(table)} are {content}, the rest is honest")
+        return f"{which} of {len(table)} are {content}"
     grid = foreign.reshape(target.height, target.width)
     for axis, word in ((1, "rows"), (0, "columns")):
         whole = np.atleast_1d(grid.all(axis=axis))
         if whole.sum() * grid.shape[axis] == len(where):
             listed = ", ".join(str(i) for i in np.flatnonzero(whole)[:6])
             more = " …" if whole.sum() > 6 else ""
-            return Finding("patched", f"{word} {listed}{more} of the grid are {content}")
-    return Finding("patched", f"{count} are {content}, the rest is honest")
+            return f"{word} {listed}{more} of the grid are {content}"
+    return f"{count} are {content}"
 
 
 def _content(rows: Wide) -> str:
@@ -125,7 +158,8 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
     if foreign is None:
         return None
     content = _content(np.ascontiguousarray(table[:, foreign].T))
-    return Finding("channels lost", f"{foreign.sum()} of {count} channels are {content}")
+    words = f"{foreign.sum()} of {count} channels are {content}"
+    return Finding("channels lost", words, foreign, axis=0)
 
 
 def _order(table: Wide, honest: Wide, target: Grid) -> Finding | None:

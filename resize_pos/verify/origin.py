@@ -29,7 +29,9 @@ def allow_training(
     change = measured.values.get("prefix_change", 0.0)
     others = (check for check in of_table(checks) if check.name != "prefix")
     trained = nearest.error < TRAINED and worst(others) is Level.OK
-    if not trained or change > min(TRAINED, TRAINED_PREFIX * nearest.error):
+    # A step of training moves every value by about the same amount, so short rows change more.
+    length = min(1.0, measured.values.get("prefix_to_grid_before", 1.0)) or 1.0
+    if not trained or change > min(TRAINED, TRAINED_PREFIX * nearest.error / length):
         return checks
     words = f"prefix or suffix rows changed by {change:.1%}, as training does"
     return tuple(

@@ -33,6 +33,13 @@ def test_the_thresholds_are_those_of_the_code() -> None:
         assert re.search(rf"`{name}`[^`]*{low:.2f}\s+\([^`]*{high:.2f}\)", TEXT), name
 
 
+def test_the_thresholds_of_relative_tables_are_those_of_the_code() -> None:
+    low, high = verdict.OFFSETS_UNLIKE
+    assert f"ok up to {low:.2f}, a warning up to {high:.2f}" in TEXT
+    low, high = verdict.OFFSET_ZERO_UNLIKE
+    assert f"at offset zero alone up to {low:.2f} and {high:.2f}" in TEXT
+
+
 def test_the_tables_of_the_experiment_are_there() -> None:
     inside = TEXT.split(BEGIN)[1].split(END)[0]
     for how in DAMAGE:

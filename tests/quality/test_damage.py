@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from benchmarks import proper, unseen
 from benchmarks.damage import DAMAGE, honest
 from benchmarks.damage_more import honest_results, is_damage, plant
+from benchmarks.verdict import step_for
+from benchmarks.verdict_tables import known_tables
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
@@ -336,3 +338,28 @@ def test_prefix_rows_may_be_trained_together_with_the_grid() -> None:
     assert worst(explain(step(table, source, target), table, made).checks) is not Level.OK
     trained[:1] = 0
     assert worst(explain(step(table, source, target), table, trained).checks) is Level.FAIL
+
+
+def test_a_kernel_that_meets_another_in_some_columns_is_not_patched() -> None:
+    """From 42 to 13 columns with aligned corners, some columns are those of `nearest`."""
+    known = next(table for table in known_tables() if table.name == "pix2tex_12x42")
+    target = (12, 13)
+    cells = proper.OTHERS["scipy zoom quintic"](known.rows[1:].reshape(12, 42, -1), target)
+    made = np.concatenate([known.rows[:1], cells.reshape(156, -1)])
+    found = explain(step_for(known, target), known.rows, made)
+    assert found.diagnosis is None and worst(found.checks) is Level.OK
+    patched = honest(known.rows, 1, known.grid, target, "torchvision")
+    patched[1:5] = 0
+    zeroed = explain(step_for(known, target), known.rows, patched)
+    assert zeroed.diagnosis is not None and "first 4 cells" in zeroed.diagnosis.detail
+
+
+@pytest.mark.parametrize("target", [(18, 59), (7, 23)])
+def test_zeros_are_seen_where_the_source_is_almost_zero(target: Shape) -> None:
+    """The last rows of this table were hardly trained: zeros in their place differ by 1 %."""
+    known = next(table for table in known_tables() if table.name == "pix2tex_12x42")
+    made = plant("last_quarter_zero", known.rows, 1, known.grid, target)
+    assert made is not None
+    found = explain(step_for(known, target), known.rows, made)
+    assert found.diagnosis is not None and "are all zero" in found.diagnosis.detail
+    assert worst(found.checks) is Level.FAIL

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.damage import DAMAGE, honest
-from benchmarks.verdict import known_tables
+from benchmarks.verdict_tables import known_tables
 from resize_pos.api import inspect_checkpoint
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import TensorInfo

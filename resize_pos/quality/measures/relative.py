@@ -17,10 +17,12 @@ def measure_relative(source: Wide, target: Wide) -> dict[str, float]:
     mean = ratio(float(norm_map(target).mean()), float(norm_map(source).mean()), 1.0)
     # Each head has its own constant offset, so differences are measured relative to the variation.
     scale = float(np.sqrt(np.mean(centred(source) ** 2)))
+    # Offset zero alone can be near zero, so its change is not measured by itself.
+    usual = max(size(before), scale * float(np.sqrt(before.size)))
     measures = {
         "norm_ratio": mean,
         "norm_change": abs(mean - 1),
-        "zero_offset_change": ratio(change, size(before), change),
+        "zero_offset_change": ratio(change, usual, change),
         "asymmetry_before": asymmetry(source),
         "asymmetry_after": asymmetry(target),
     }
