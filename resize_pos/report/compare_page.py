@@ -41,7 +41,7 @@ def comparison_page(comparison: Comparison, command: str | None = None) -> Page:
     return Page(
         title=title,
         verdict=worst(checks).value,
-        headline=f"{len(comparison.labels)} versions of {len(tables)} tables, side by side."
+        headline=f"{len(comparison.labels)} versions of {_count(len(tables))}, side by side."
         if tables
         else "No table differs.",
         reasons=checks,
@@ -74,6 +74,10 @@ def _row(table: TableComparison, side: Side) -> PlanRow:
     parts.append(side.health.detail)
     words = f"{side.label}: {'; '.join(parts)}"
     return PlanRow(table.name, (), f"{source}{table.grid}", words, changed=True)
+
+
+def _count(tables: int) -> str:
+    return "one table" if tables == 1 else f"{tables} tables"
 
 
 def _distances(table: TableComparison) -> Iterator[str]:
