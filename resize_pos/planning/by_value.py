@@ -24,6 +24,7 @@ from resize_pos.planning.candidates import (
     candidate_of,
     is_matrix_name,
     is_plain_layer,
+    is_stored_map,
     token_rows,
     widths_of,
 )
@@ -41,10 +42,13 @@ from resize_pos.planning.unknown_names import (
     command,
     either,
     from_flag,
+    reads_sequences,
+    text_layout,
 )
 from resize_pos.planning.value_evidence import Attempt, Values, ask_values, is_told, looks_learned
 
 _SMALL_KERNEL = 8  # pixels; a smaller convolution may be only the first step of an embedding
+_OFTEN_OVERLAPPING = (8, 16)  # pixels; 7×7 cells of 32, or 37×37 of 14, are usual
 _GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")
 _FEWEST_SHARED = 36  # cells; smaller counts are shared by chance
 
@@ -96,7 +100,8 @@ def find_by_value(
             candidate = candidate_of(tensor, widths, neutral)
             result = None if candidate is None else _consider(candidate, around, settled)
         if isinstance(result, OpenCase):
-            if result.strength is not Strength.NEUTRAL or neutral.get(name, False):
+            alone = neutral.get(name, False) or is_stored_map(tensor)
+            if result.strength is not Strength.NEUTRAL or alone:
                 open_cases[result.strength].append(result.entry)
         elif result is not None:
             tables += result
@@ -116,21 +121,43 @@ def _consider(
     named = candidate.sound is Sound.POSITION
     little = Strength.WEAK if named else Strength.NEUTRAL
     if len(best) > 1:
-        return _open(candidate, _several_layouts(candidate, best, around), little)
+        return _open(candidate, _several_layouts(candidate, best, around), little, around)
     if not best:
-        return _open(candidate, _with_pattern(candidate, errors[0], around), little)
+        return _open(candidate, _with_pattern(candidate, errors[0], around), little, around)
     attempt = best[0]
     alone = not any(table.role is Role.ABSOLUTE for table in settled.values())
     objection = _objection(candidate, attempt, around, alone)
     if objection is None:
         return (_accepted(attempt, around),)
     strong = attempt.supported or (named and attempt.values is Values.CONTRADICT)
-    return _open(candidate, objection, Strength.STRONG if strong else little)
+    strength = Strength.STRONG if strong else little
+    return _open(candidate, objection, strength, around, pictured=attempt.supported)
 
 
-def _open(candidate: TableCandidate, error: GeometryError, strength: Strength) -> OpenCase:
+def _open(
+    candidate: TableCandidate,
+    error: GeometryError,
+    strength: Strength,
+    around: Surroundings,
+    *,
+    pictured: bool = False,
+) -> OpenCase | None:
+    """Leave the decision to the user; in a model of words or sound, the rows may be a sequence.
+
+    In a batch, sizes are pixels, so a sequence stays.
+    """
+    tensor = candidate.tensor
+    layout = None if pictured else text_layout(tensor, candidate.layouts[0])
+    if layout is not None and around.once(
+        "reads sequences", lambda: reads_sequences(around.tensors)
+    ):
+        if around.many:
+            return None
+        flags = command(tensor, layout, around.tensors)
+        words = f"{tensor} may hold one row per word or frame; no family knows its name."
+        error = GeometryError(words, hint=either(flags, tensor, around.tensors))
     family = replace(FAMILY, axes=candidate.layouts)
-    return OpenCase(Unsettled(candidate.tensor, family, error), strength)
+    return OpenCase(Unsettled(tensor, family, error), strength)
 
 
 def _attempt(
@@ -241,6 +268,13 @@ def _objection(
             replace(table, patch=None),
             around,
         )
+    if table.follows is None and not told and (doubt := _doubt_about_patch(table, around)):
+        return _refusal(
+            f"{candidate.tensor} is probably a position table of {_reading(table)}, but {doubt}",
+            None,
+            replace(table, patch=None),
+            around,
+        )
     shown = named and attempt.supported
     counted = table.kernel is not None or request.from_grid is not None
     divided = named and table.patch is not None and table.grid.cells >= _FEWEST_SHARED and alone
@@ -271,6 +305,20 @@ def _small_kernel(table: PositionTable, around: Surroundings) -> bool:
     if info is None or len(info.shape) < 4 or table.patch is None:
         return False
     return min(table.patch.height, table.patch.width) < _SMALL_KERNEL and not around.configs
+
+
+def _doubt_about_patch(table: PositionTable, around: Surroundings) -> str:
+    """Say why a kernel does not show the size of the image; empty if it does.
+
+    Patches that overlap by half give an odd number of cells.
+    """
+    info = None if table.kernel is None else around.tensors.get(table.kernel)
+    if info is None or table.patch is None or around.configs:
+        return ""
+    odd = table.grid.height % 2 and table.grid.width % 2 and table.grid.cells >= _FEWEST_SHARED
+    if odd and len(info.shape) == 4 and table.patch.height in _OFTEN_OVERLAPPING:
+        return f"patches of {table.kernel} may overlap, as {table.grid} cells are odd"
+    return ""
 
 
 def _refusal(

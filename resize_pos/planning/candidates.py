@@ -55,9 +55,14 @@ _HINT = lazy_regex(
     r"pos|pe\b|(?:grid|loc|location|locations|spatial|coords?)_?(?:emb|enc|tab)|(?:height|width|rows?|col|cols|column|[hwxy]|vertical|horizontal|freq|time)_?emb",
     re.IGNORECASE,
 )
+_SEQUENCE = lazy_regex(
+    r"te?xt|time|temporal|frames?|audio|words?|tokens?|chars?|caption|lang(?:uage)?|seq(?:uence)?"
+)
 _EMBEDS = lazy_regex(r"emb\w*|enc|encodings?|tables?|lookup")
 _LAYER = frozenset({"mlp", "proj", "fc", "ffn", "conv", "norm", "net"})
 _TEXT = frozenset({"text", "txt", "textual", "language", "lang", "caption", "tokenizer"})
+# Words of layers that also name a map over the image: bias_map.
+_MAP = lazy_regex(r"(?:^|[._])(?:bias|gate|scale)_?(?:map|grid|field|plane)?$", re.IGNORECASE)
 _WEIGHT = lazy_regex(
     r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
 )
@@ -123,6 +128,13 @@ def sound_of(name: str) -> Sound:
     return Sound.POSITION if any(_FIRM.fullmatch(word) for word in near) else Sound.NOTHING
 
 
+def sounds_like_sequence(name: str) -> bool:
+    """Whether a name says: positions of frames, of words or of sound."""
+    lookup = _LOOKUP.fullmatch(name)
+    words = words_of(re.split(r"[./]", lookup[1] if lookup else name)[-1])
+    return any(map(_FIRM.fullmatch, words)) and any(map(_SEQUENCE.fullmatch, words))
+
+
 def _glued(words: Sequence[str], wanted: re.Pattern[str]) -> bool:
     """Whether a word begins with `pos` and goes on as an abbreviation does: posembed, posenc."""
     return any(word.startswith("pos") and wanted.match(word[:6]) is not None for word in words)
@@ -179,6 +191,8 @@ def candidate_of(
     if not DTYPES[tensor.dtype].floating or math.prod(tensor.shape) < FEWEST_ROWS:
         return None
     sound = sound_of(tensor.name)
+    if is_stored_map(tensor):
+        sound, neutral = max(sound, Sound.NOTHING), (tensor.name,)
     layer = sound is Sound.NOTHING and is_matrix_name(tensor.name) and tensor.name not in neutral
     if sound is Sound.OTHER or layer:
         return None
@@ -187,6 +201,13 @@ def candidate_of(
         return TableCandidate(tensor, layouts, sound)
     loose = layouts_of(tensor.shape, {})[:1] if sound is Sound.POSITION and widths else ()
     return TableCandidate(tensor, loose, sound, firm=False) if loose else None
+
+
+def is_stored_map(tensor: TensorInfo) -> bool:
+    """Whether a tensor is a map over the image, [1, d, h, w]: no layer has such a shape."""
+    if len(tensor.shape) != 4 or tensor.shape[0] != 1 or min(tensor.shape[1:]) < 2:
+        return False
+    return sound_of(tensor.name) is not Sound.OTHER or _MAP.search(tensor.name) is not None
 
 
 def layouts_of(shape: tuple[int, ...], widths: Mapping[int, int]) -> tuple[Layout, ...]:

@@ -20,7 +20,7 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role, name_pattern
 from resize_pos.families.tables import Action, Located, Step
-from resize_pos.planning.candidates import Sound, has_pixels, sound_of
+from resize_pos.planning.candidates import Sound, axial_pair_names, has_pixels, sound_of
 from resize_pos.planning.neutral_names import counts_something_else
 
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
@@ -112,8 +112,7 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
     if masks:
         return masks
     if changed:
-        widths = _widths(located.others.values(), besides=())
-        return list(_echoes(others, changed, widths))
+        return list(_echoes(others, changed, _features_of(located.others, explained)))
     depends = any(step.table.role is not Role.DERIVED for step in steps)
     return [] if depends or located.near_misses else _orphans(others, located.others)
 
@@ -129,19 +128,53 @@ def _widths(tensors: Iterable[TensorInfo], besides: Collection[str]) -> Counter[
     return Counter(info.shape[0] for info in flat)
 
 
+def _features_of(tensors: Mapping[str, TensorInfo], tables: Collection[str]) -> Mapping[int, int]:
+    """Count the lengths of norms and biases, but not of norms over the cells.
+
+    Such a norm has a length that no layer reads or puts out.
+    """
+    layers = {
+        length
+        for info in tensors.values()
+        if len(info.shape) > 1 and info.name not in tables and DTYPES[info.dtype].floating
+        for length in info.shape
+    }
+    over_cells = {
+        info.shape[0]
+        for name, info in tensors.items()
+        if len(info.shape) == 1 and name.endswith(".weight") and info.shape[0] not in layers
+    }
+    widths = _widths(tensors.values(), tables)
+    return {length: count for length, count in widths.items() if length not in over_cells}
+
+
 def _echoes(
     others: Sequence[TensorInfo], changed: Sequence[Step], widths: Mapping[int, int]
 ) -> Iterator[Suspect]:
     """Find tensors with an axis as long as the rows of a table that changes."""
     counts: dict[int, str] = {}
+    flat: dict[int, str] = {}  # all numbers of a table in one row: what a head over all cells reads
+    grids: dict[tuple[int, ...], str] = {}
     for step in changed:
         table = step.table
         rows = table.layout.rows(table.tensor.shape)
         for count in (rows, table.frames * table.grid.cells, table.grid.cells):
             if count >= _FEWEST_CELLS and count not in widths:
                 counts.setdefault(count, table.name)
+                flat.setdefault(count * table.tensor.shape[-1], table.name)
+        if {"h", "w"} <= table.layout.axes and table.grid.cells >= _FEWEST_CELLS:
+            grids.setdefault((table.grid.height, table.grid.width), table.name)
     layers = Counter(_DIGITS.sub("N", info.name) for info in others) if counts else Counter[str]()
-    for info in others if counts else ():
+    for info in others if counts or grids else ():
+        if len(info.shape) == 2 and info.shape[1] in flat:
+            words = f"reads all of {info.shape[1]} numbers of a grid, that of {flat[info.shape[1]]}"
+            yield Suspect(info, words)
+            continue
+        shape = info.shape[1:] if info.shape[:1] == (1,) else info.shape
+        sides = [each for each in (shape[1:], shape[:2]) if len(shape) == 3 and each in grids]
+        if sides and DTYPES[info.dtype].floating:
+            yield Suspect(info, f"has the grid of {grids[sides[0]]} in its shape")
+            continue
         axes = [length for length in info.shape if length in counts]
         # An index is one over pairs of cells. A layer that every block has counts only if both its
         # axes do; so does one whose length is a usual multiple of a width.
@@ -226,7 +259,7 @@ def _angles(info: TensorInfo, features: Mapping[int, Collection[str]]) -> str:
 
 def _per_head(
     info: TensorInfo,
-    every: Collection[str],
+    every: Mapping[str, TensorInfo],
     widths: Mapping[int, int],
     features: Mapping[int, Collection[str]],
 ) -> str:
@@ -244,8 +277,11 @@ def _per_head(
         if not (1 < heads <= _MOST_HEADS and offsets >= _FEWEST_ROWS):
             continue
         divides = any(width % heads == 0 and width > heads for width in widths)
+        if not divides or heads * offsets in widths:  # one row per head, each as wide as a head
+            continue
         elsewhere = set(features.get(offsets, ())) - {_DIGITS.sub("N", name)}
-        if divides and not elsewhere and (not vague or _counts_pairs(lengths, heads)):
+        odd_pair = offsets % 2 == 1 and axial_pair_names(name, every) is not None
+        if not elsewhere and (not vague or odd_pair or _counts_pairs(lengths, heads)):
             return f"may hold one number per head for each of {offsets} offsets"
     return ""
 

@@ -23,12 +23,13 @@ from resize_pos.families.tables import (
     is_all_text,
 )
 from resize_pos.planning.by_value import UnknownTables, find_by_value, match_by_shape
-from resize_pos.planning.candidates import Sound, has_pixels, sound_of
+from resize_pos.planning.candidates import Sound, has_pixels, sound_of, sounds_like_sequence
 from resize_pos.planning.custom import chosen_layout, custom_families
 from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.sincos_detect import recognise_fixed
+from resize_pos.planning.unknown_names import UNKNOWN_NAME, reads_sequences
 
 _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
@@ -82,7 +83,7 @@ def locate_tables(around: Surroundings) -> Located:
         elif match is not None:
             matches[match.family.role].append(match)
         elif objections or _sounds_like(tensor):
-            reason = "; ".join(objections) or "no family knows this name"
+            reason = "; ".join(objections) or UNKNOWN_NAME
             near_misses.append(NearMiss(tensor, reason))
     if near_misses:
         from resize_pos.planning.unknown_windows import windows_left_alone
@@ -94,6 +95,9 @@ def locate_tables(around: Surroundings) -> Located:
     pictured = bool(around.configs)  # ALIGN: a text table, and images for a convolution
     explained = {match.tensor.name for found in matches.values() for match in found}
     explained |= {each.tensor.name for each in left_alone} | {e.tensor.name for e in unsettled}
+    # In a model of texts, a family's own reason against a table says more than its shape.
+    objected = any(miss.reason != UNKNOWN_NAME for miss in near_misses)
+    objected = objected and reads_sequences(around.tensors)
     text = not pictured and is_all_text(role for role, found in matches.items() if found)
     if text and has_pixels(around.tensors.values()):
         # A model of texts and images may hold a table of the image under an unknown name.
@@ -112,7 +116,8 @@ def locate_tables(around: Surroundings) -> Located:
     by_name = around.request.family is not None
     explained |= {entry.tensor.name for entry in unsettled}
     explained |= {name for name in around.tensors if name.startswith(around.states)}
-    found = UnknownTables() if text or by_name else find_by_value(around, tables, explained)
+    known_ones = text or by_name or objected
+    found = UnknownTables() if known_ones else find_by_value(around, tables, explained)
     tables |= {table.name: table for table in found.tables}
     image = any(table.role in _IMAGE for table in tables.values())
     gridded = any(t.role in _GRIDS and {"h", "w"} <= t.layout.axes for t in tables.values())
@@ -170,7 +175,9 @@ def _custom_match(
 def _sounds_like(tensor: TensorInfo) -> bool:
     """Whether a name suggests a table; scales and frequencies of a formula are none."""
     found = _SOUNDS_LIKE.search(tensor.name) is not None
-    return found and (len(tensor.shape) > 1 or sound_of(tensor.name) is not Sound.OTHER)
+    if len(tensor.shape) > 1:
+        return found or sounds_like_sequence(tensor.name)
+    return found and sound_of(tensor.name) is not Sound.OTHER
 
 
 class _Names:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 import re
 
+from resize_pos.core.axes import Layout
 from resize_pos.core.errors import TableError
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
+from resize_pos.families.family import Role
 from resize_pos.families.tables import Located
-from resize_pos.planning.candidates import Sound, sound_of
-from resize_pos.planning.unknown_names import name_regex
+from resize_pos.planning.candidates import Sound, sound_of, sounds_like_sequence
+from resize_pos.planning.unknown_names import (
+    NAME,
+    UNKNOWN_NAME,
+    name_regex,
+    reads_sequences,
+    text_layout,
+)
 
 _FEWEST_ROWS = 9  # of a tensor that may be a table
 
@@ -37,18 +45,48 @@ def nothing_found(located: Located, request: Request) -> TableError:
             hint="`resize-pos inspect -v` lists every tensor; name a table with --pattern and "
             "--axes.",
         )
-    misses = sorted(located.near_misses, key=lambda miss: not _may_be_table(miss.tensor))
+    misses = sorted(
+        located.near_misses,
+        key=lambda miss: (not _may_be_table(miss.tensor), miss.reason == UNKNOWN_NAME),
+    )
     miss = misses[0]
     regex = name_regex(miss.tensor.name, located.others)
     every = dict.fromkeys(name_regex(each.tensor.name, located.others) for each in misses)
     leave = f"--leave '{'|'.join(every)}' if it does not depend on the resolution"
     message = f"no position table was found; {miss.tensor} is near: {miss.reason}."
+    layout = text_layout(miss.tensor)
+    sequence = sounds_like_sequence(miss.tensor.name) or reads_sequences(located.others)
+    if sequence and miss.reason != UNKNOWN_NAME:
+        return TableError(message, hint=f"convert it with its own library, or pass {leave}.")
+    if sequence and layout is not None:
+        return TableError(message, hint=f"{_as_length(regex, layout)}, or pass {leave}.")
     line = len(miss.tensor.shape) == 1 and miss.tensor.shape[0] >= _FEWEST_ROWS
     if sound_of(miss.tensor.name) is Sound.OTHER or not (_may_be_table(miss.tensor) or line):
         return TableError(message, hint=f"convert it with its own library, or pass {leave}.")
     size = "" if request.from_size is not None else " --from SIZE"
     named = f"--pattern '{regex}'{_ONE_CHANNEL if line else ''}{size}"
     return TableError(message, hint=f"pass {named} to resize it, or {leave}.")
+
+
+def _as_length(regex: str, layout: Layout) -> str:
+    return (
+        f"pass --pattern '{regex}' --axes '{layout}' to change its length (--to-length N), if its "
+        "rows are words or frames"
+    )
+
+
+def require_length_table(located: Located) -> None:
+    """Refuse a length if only a tensor under an unknown name may have one."""
+    if any(table.role is Role.SEQUENCE for table in located.tables):
+        return
+    for entry in located.unsettled:
+        layout = text_layout(entry.tensor)
+        if entry.family.name == NAME and layout is not None:
+            regex = name_regex(entry.tensor.name, located.others)
+            raise TableError(
+                f"no text table was found; {entry.tensor} may be one; no family knows its name.",
+                hint=f"{_as_length(regex, layout)}.",
+            )
 
 
 _ONE_CHANNEL = " --axes '(p h w s)'"

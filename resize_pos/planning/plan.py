@@ -27,7 +27,7 @@ from resize_pos.families.tables import (
     keep,
 )
 from resize_pos.planning.census import require_whole
-from resize_pos.planning.nothing_found import nothing_found, require_patterns
+from resize_pos.planning.nothing_found import nothing_found, require_length_table, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
 
@@ -112,8 +112,10 @@ def make_plan(
     _require_windows(located, request)
     _require_time(located, request)
     _require_patches(located, request)
-    if asked == {Role.SEQUENCE} and located.near_misses and not located.tables:
-        raise nothing_found(located, request)
+    if asked == {Role.SEQUENCE}:
+        require_length_table(located)
+        if located.near_misses and not located.tables:
+            raise nothing_found(located, request)
     images_too = located.many and request.to_image
     if request.to_length is not None:
         from resize_pos.planning.rules.sequence import require_lengths  # only with a length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from resize_pos.core.axes import Layout
@@ -15,8 +15,10 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import PositionTable, Unsettled
 
+_WORDS = lazy_regex(r"(?:word|tok(?:en)?|vocab|char)s?(?:_?emb\w*)?[./]|\bwte\b|embed_tokens")
 _NUMBER = lazy_regex(r"\d+")
 NAME = "by-value"
+UNKNOWN_NAME = "no family knows this name"
 FAMILY = Family(
     name=NAME,
     title="no family knows its name; found by its shape and values",
@@ -61,6 +63,29 @@ def _names_alike(tensors: Iterable[str]) -> Counter[str]:
 
 
 _counted: dict[int, tuple[Iterable[str], Counter[str]]] = {}  # of the file that was asked last
+
+
+def text_layout(tensor: TensorInfo, layout: Layout | None = None) -> Layout | None:
+    """Return how a table of words or frames is laid out; None if its shape is not that of one."""
+    if layout is not None and "(p h w s)" not in layout.pattern:
+        return None
+    flat = {2: "l d", 3: "1 l d"}.get(len(tensor.shape)) if layout is None else layout.pattern
+    found = None if flat is None else Layout.parse(flat.replace("(p h w s)", "l"))
+    return found if found is not None and found.mismatch(tensor.shape) is None else None
+
+
+def reads_sequences(tensors: Mapping[str, TensorInfo]) -> bool:
+    """Whether a model reads words or sound: it has a vocabulary or 1-D kernels, and no others."""
+    if any(len(info.shape) > 3 and min(info.shape[2:]) > 1 for info in tensors.values()):
+        return False
+    if any("patch" in name for name in tensors):
+        return False
+    return any(
+        _WORDS.search(info.name) is not None
+        if len(info.shape) == 2
+        else len(info.shape) == 3 and info.name.endswith("weight") and info.shape[2] > 1
+        for info in tensors.values()
+    )
 
 
 def command(tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str]) -> str:

@@ -264,7 +264,10 @@ def test_a_known_name_with_channels_before_rows_is_refused_with_the_command(
 
 def test_two_axes_as_long_as_a_width_are_told_apart_by_values_or_refused(tmp_path: Path) -> None:
     """144 rows of 64 channels in a model that has both widths."""
-    both = {"head.norm.weight": np.ones(144, np.float32)}
+    both = {
+        "head.norm.weight": np.ones(144, np.float32),
+        "head.mix.weight": np.ones((144, 64), np.float32),
+    }
     sized = {
         "stem_conv.weight": np.ones((64, 3, 16, 16), np.float32),
         "layers.0.norm.weight": np.ones(64, np.float32),

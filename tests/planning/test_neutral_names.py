@@ -137,3 +137,54 @@ def test_characters_as_many_as_cells_are_left(tmp_path: Path) -> None:
     error = refused(tmp_path, tensors, "--from 128x256 --to 192x288")
     assert "embed.embedding.weight" in error.message
     assert "--leave '^embed\\.embedding\\.weight$'" in (error.hint or "")
+
+
+HALVES: dict[str, tuple[tuple[int, ...], str]] = {
+    "top.weight": ((10, 140 * D), "reads all of 6720 numbers of a grid"),  # a head over all cells
+    "over_cells.weight": ((140,), "has an axis of 140"),  # a norm over the cells
+    "over_all.weight": ((D, 10, 14), "has the grid of pos_embed in its shape"),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_layers_over_all_cells_stop_half_a_conversion(name: str, tmp_path: Path) -> None:
+    shape, words = HALVES[name]
+    tensors = transformer("pos_embed", rows(10, 14)[None])
+    tensors["patch_embed.proj.weight"] = tensors.pop("cut.weight")
+    tensors |= {
+        name: noise(np.empty(shape)),
+        name.replace("weight", "bias"): noise(np.empty(shape)),
+    }
+    error = refused(tmp_path, tensors, "--from 160x224 --to 192x288")
+    assert words in error.message
+
+
+@pytest.mark.parametrize("name", ["foo.weight", "pos.weight", "frames_pe.weight"])
+@pytest.mark.parametrize("flag", ["--to", "--to-length"])
+def test_a_text_model_is_offered_a_length(name: str, flag: str, tmp_path: Path) -> None:
+    tensors = transformer(name, rows(1, 200), kernel=False)
+    tensors["words.weight"] = noise(np.empty((900, D)))
+    error = refused(tmp_path, tensors, f"{flag} 150")
+    words = [flag, "150", *pasted_flags(error.hint or "")]
+    assert words[-2:] == ["--axes", "l d"]
+    _, output = convert_with(tmp_path, tensors, words)
+    assert np.array_equal(result(output, name), tensors[name][:150])
+
+
+def test_a_text_table_that_its_family_objects_to_keeps_the_reason(tmp_path: Path) -> None:
+    """I-BERT has a second, quantised copy of its table."""
+    name = "embeddings.position_embeddings.weight"
+    tensors = transformer(name, noise(np.empty((130, D))), kernel=False)
+    tensors |= {f"{name}_integer": noise(np.empty((130, D)))}
+    tensors["embeddings.word_embeddings.weight"] = noise(np.empty((900, D)))
+    error = refused(tmp_path, tensors, "--to-length 100")
+    assert "weight_integer is in the file" in error.message
+    assert "--pattern" not in (error.hint or "")
+
+
+def test_a_map_over_the_image_is_found_under_the_name_of_a_bias(tmp_path: Path) -> None:
+    tensors = transformer("bias_map", TABLES["stored"])
+    error = refused(tmp_path, tensors, "--to 192x288")
+    words = ["--to", "192x288", *pasted_flags(error.hint or "")]
+    _, output = convert_with(tmp_path, tensors, words)
+    assert result(output, "bias_map").shape == (1, D, 12, 18)
