@@ -75,7 +75,7 @@ class TensorInfo:
     @property
     def nbytes(self) -> int:
         """How many bytes it takes in the file."""
-        return self.elements * DTYPES[self.dtype].bits // 8
+        return math.prod(self.shape) * DTYPES[self.dtype].bits // 8
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype} {list(self.shape)}"

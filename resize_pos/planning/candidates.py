@@ -11,11 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.families.family import SAME_DIGIT
 from resize_pos.planning.grid_solver import RowCount, rows_in_words
 
 FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
@@ -81,8 +83,14 @@ _AXES_OF_NAMES: Sequence[tuple[str, str]] = (
     ("0", "1"),
 )
 _AXIS_WORD = lazy_regex(
-    "|".join(rf"(?<![A-Za-z]){word}(?![A-Za-z])|_{word}" for two in _AXES_OF_NAMES for word in two)
+    "|".join(
+        rf"(?<![A-Za-z]){word}(?![A-Za-z])|_{word}"
+        for two in _AXES_OF_NAMES
+        for word in two
+        if word.isalpha()
+    )
 )
+_NAMES_KEPT = 4096  # a model has some hundred names that differ in more than numbers
 
 
 class Sound(IntEnum):
@@ -110,6 +118,12 @@ def words_of(name: str) -> list[str]:
 
 def sound_of(name: str) -> Sound:
     """Judge the last modules of a name. What an outer module is called says little."""
+    return _sound_of(name.translate(SAME_DIGIT))
+
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def _sound_of(name: str) -> Sound:
+    """Judge a name in which every digit was replaced by 0: names of blocks differ in numbers."""
     name = name.replace(".parametrizations.weight.original", ".weight")
     lookup = _LOOKUP.fullmatch(name)
     inner = lookup[1] if lookup else name
@@ -144,9 +158,10 @@ def widths_of(tensors: Iterable[TensorInfo]) -> Counter[int]:
     """Count the lengths of norms, biases and single tokens: the widths of a model."""
     found: Counter[int] = Counter()
     for info in tensors:
-        single = len(info.shape) in (2, 3) and math.prod(info.shape[:-1]) == 1
-        if len(info.shape) == 1 or (single and _TOKEN.search(info.name)):
-            found[info.shape[-1]] += 1
+        shape = info.shape
+        single = len(shape) in (2, 3) and shape[0] == shape[-2] == 1
+        if len(shape) == 1 or (single and _TOKEN.search(info.name)):
+            found[shape[-1]] += 1
     return found
 
 
@@ -246,10 +261,15 @@ def axial_layout(tensor: TensorInfo, axis: str, widths: Mapping[int, int]) -> La
     return None
 
 
+@lru_cache(maxsize=_NAMES_KEPT)
+def _names_axis(name: str) -> bool:
+    return _AXIS_WORD.search(name) is not None
+
+
 def axial_pair_names(name: str, tensors: Mapping[str, TensorInfo]) -> tuple[str, str] | None:
     """Return the names of two tables that go together, rows of cells first: pos_y and pos_x."""
-    if not _AXIS_WORD.search(name):  # nearly all names
-        return None
+    if not name.endswith((".0", ".1")) and not _names_axis(name.translate(SAME_DIGIT)):
+        return None  # nearly all names
     for pair in _AXES_OF_NAMES:
         for axis, other_axis in (pair, pair[::-1]):
             if axis not in name or (axis.isdecimal() and not name.endswith(axis)):

@@ -37,6 +37,7 @@ _IMAGE = frozenset(
     {Role.ABSOLUTE, Role.MIXING, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE, Role.INDEX}
 )
 _GRIDS = frozenset({Role.ABSOLUTE, Role.MIXING, Role.REFERENCE})  # one row per cell of the image
+_SAME_DIGIT = bytes.maketrans(b"123456789", b"000000000")  # of bytes: a fifth of the time
 _MOST_NAMES = 100_000  # some 30 MB
 
 
@@ -66,6 +67,8 @@ def locate_tables(around: Surroundings) -> Located:
     left_alone: list[LeftAlone] = []
     unsettled: list[Unsettled] = []
     for tensor in around.tensors.values():
+        if not customs and names.says_nothing(tensor.name):
+            continue
         match: Match | LeftAlone | None
         objections: Sequence[str] = ()
         custom = next((family for family in customs if family.stem(tensor.name) is not None), None)
@@ -115,7 +118,8 @@ def locate_tables(around: Surroundings) -> Located:
                 unsettled.append(Unsettled(match.tensor, match.family, error))
     by_name = around.request.family is not None
     explained |= {entry.tensor.name for entry in unsettled}
-    explained |= {name for name in around.tensors if name.startswith(around.states)}
+    if around.states:
+        explained |= {name for name in around.tensors if name.startswith(around.states)}
     known_ones = text or by_name or objected
     found = UnknownTables() if known_ones else find_by_value(around, tables, explained)
     tables |= {table.name: table for table in found.tables}
@@ -186,6 +190,21 @@ class _Names:
     def __init__(self, candidates: Callable[[str], Iterable[Family]]) -> None:
         self._candidates = candidates
         self._stems: dict[str, tuple[tuple[Family, str], ...]] = {}
+        self._says_nothing: dict[bytes, bool] = {}  # by name, with every digit replaced by 0
+
+    def says_nothing(self, name: str) -> bool:
+        """Whether no family can match a name, and it does not suggest a table either.
+
+        Names of blocks and layers differ only in their numbers: one lookup serves them all.
+        """
+        alike = name.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
+        found = self._says_nothing.get(alike)
+        if found is None:
+            found = _SOUNDS_LIKE.search(name) is None and not any(self._candidates(name))
+            if len(self._says_nothing) >= _MOST_NAMES:
+                self._says_nothing.clear()
+            self._says_nothing[alike] = found
+        return found
 
     def stems(self, name: str) -> tuple[tuple[Family, str], ...]:
         found = self._stems.get(name)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.families.family import SAME_DIGIT
 from resize_pos.planning.candidates import (
     Sound,
     is_matrix_name,
@@ -89,18 +91,26 @@ def _features(info: TensorInfo, *, looked_up: bool) -> tuple[int, ...]:
 
 def _may_be_looked_up(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> bool:
     name = info.name
+    module, _, last = name.rpartition(".")
+    if last == "weight" and f"{module}.bias" in tensors:  # a layer, as most tensors are
+        return False
     if not DTYPES[info.dtype].floating or info.nbytes > _MOST_BYTES:
         return False
     if sound_of(name) is not Sound.NOTHING:
         return False
-    module, _, last = name.rpartition(".")
-    if is_matrix_name(name) and (last != "weight" or f"{module}.bias" in tensors):
+    if is_matrix_name(name) and last != "weight":
         return False
     return not counts_something_else(name)
 
 
 def counts_something_else(name: str) -> bool:
     """Whether a name says that a tensor is a layer, or is looked up by something else."""
+    return _counts_something_else(name.translate(SAME_DIGIT))
+
+
+@lru_cache(maxsize=4096)
+def _counts_something_else(name: str) -> bool:
+    """Judge a name in which every digit was replaced by 0: names of blocks differ in numbers."""
     parts = re.split(r"[./]", name)
     if parts[-1] in _ENDINGS and len(parts) > 1:
         del parts[-1]

@@ -59,8 +59,7 @@ class SafetensorsFile(FileContainer):
             header, start = read_header(file, source.size)
         with source.naming():
             metadata = check_metadata(header.get(METADATA))
-            tensors, spans = check_tensors(header, source.size - start)
-        spans = {name: (start + begin, start + end) for name, (begin, end) in spans.items()}
+            tensors, spans = check_tensors(header, start, source.size - start)
         return cls(source, tensors, metadata, header, spans)
 
     @property

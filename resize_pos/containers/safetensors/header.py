@@ -5,12 +5,14 @@ Errors here do not name the file; `SafetensorsFile.open` adds the name.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 import reprlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
 from resize_pos.containers.io.source_file import TRUNCATED
@@ -27,6 +29,10 @@ _KNOWN = {name: dtype for name, dtype in DTYPES.items() if not dtype.foreign}
 _FIELDS = {"dtype": None, "shape": None, "data_offsets": None}.keys()  # a set, in this order
 _INT = {int}
 _ODD_NUMBER = lazy_regex(r"\d{21}|-0")
+_LONG = 1 << 18  # characters; keys and numbers of a shorter header are checked as they are read
+# With an escape or with space before a colon, `":` is not where a key ends; -0 is no integer.
+_UNUSUAL = ("\\", " :", "\t:", "\n:", "\r:")
+_MINUS = ("[-", ",-", ":-", " -", "\t-", "\n-", "\r-")
 
 _short = reprlib.Repr()  # names and values come from an untrusted file, and may be long
 _short.maxstring = _short.maxother = 120
@@ -74,14 +80,7 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
 def _parse(encoded: bytes) -> dict[str, Any]:
     try:
         text = encoded.decode()
-        header = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            # Checking each number takes a third of the parser's time; most headers need none of it.
-            parse_int=_integer if _ODD_NUMBER.search(text) else None,
-            parse_float=_finite,
-            parse_constant=_no_number,
-        )
+        header = _loads(text)
         if re.search(r"\\u[dD]", text):  # half a surrogate pair: not text, and not writable
             json.dumps(header, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -96,6 +95,32 @@ def _parse(encoded: bytes) -> dict[str, Any]:
         raise ContainerError("the header is nested too deeply.") from error
     assert isinstance(header, dict)  # it starts with a brace
     return header
+
+
+def _loads(text: str) -> Any:
+    load = partial(json.loads, parse_float=_finite, parse_constant=_no_number)
+    unusual = (*_UNUSUAL, *_MINUS) if "-" in text else _UNUSUAL
+    if len(text) >= _LONG and not any(mark in text for mark in unusual):
+        with contextlib.suppress(ValueError):  # what is wrong is found again, and named, below
+            header = load(text)
+            if _is_usual(header, text):
+                return header
+    # Checking each number takes a third of the parser's time; most headers need none of it.
+    integer = _integer if _ODD_NUMBER.search(text) else None
+    return load(text, object_pairs_hook=_unique, parse_int=integer)
+
+
+def _is_usual(header: Mapping[str, Any], text: str) -> bool:
+    """Whether a long header has no key twice, and numbers only where they are checked later.
+
+    `":` occurs in the text at least once for each key, so as many keys as that are all of them. A
+    number with very many digits is then a size or an offset, which the file cannot have.
+    """
+    fields = [len(entry) for entry in header.values() if isinstance(entry, dict)]
+    metadata = header.get(METADATA)
+    others = len(metadata) - len(_FIELDS) if isinstance(metadata, dict) else 0
+    usual = sum(fields) == len(_FIELDS) * len(header) + others
+    return usual and text.count('":') == len(header) + sum(fields)
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -134,25 +159,51 @@ def check_metadata(found: object) -> dict[str, str]:
 
 
 def check_tensors(
-    header: Mapping[str, Any], available: int
+    header: Mapping[str, Any], start: int, available: int
 ) -> tuple[dict[str, TensorInfo], dict[str, tuple[int, int]]]:
-    """Check every entry, and that together they cover the data without gaps or overlaps."""
-    tensors, unsorted = {}, {}
+    """Check every entry, and that together they cover the data without gaps or overlaps.
+
+    The data begins at `start`. The spans are returned as places in the file, in their order.
+    """
+    tensors: dict[str, TensorInfo] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    checked: dict[tuple[object, ...], TensorInfo] = {}  # by dtype and shape
+    position, in_order = start, True
     for name, entry in header.items():
-        if name != METADATA:
+        if name == METADATA:
+            continue
+        known = _checked_before(entry, checked)
+        if known is None:
             try:
-                tensors[name], unsorted[name] = _check_entry(name, entry)
+                tensors[name] = known = _check_entry(name, entry)
             except ContainerError as fact:
                 raise ContainerError(f"{show(name)}: {fact.message}", fact.hint) from None
-    spans = dict(sorted(unsorted.items(), key=lambda item: item[1]))
-    claimed = max((end for _, end in spans.values()), default=0)
+            checked[known.dtype, *known.shape] = known
+        else:
+            tensors[name] = TensorInfo(name, known.shape, known.dtype)
+        begin, end = entry["data_offsets"]
+        spans[name] = begin, end = start + begin, start + end
+        in_order = in_order and begin == position
+        position = end
+    if not in_order:
+        spans = dict(sorted(spans.items(), key=lambda item: item[1]))
+        position = max(end for _, end in spans.values())
+    claimed = position - start
     if claimed != available:
         raise ContainerError(
             f"the header describes {claimed} bytes of data but the file holds {available}.",
             TRUNCATED if claimed > available else "Something was appended to the file.",
         )
+    if not in_order:
+        _require_cover(spans, start)
+    return tensors, spans
+
+
+def _require_cover(spans: Mapping[str, tuple[int, int]], start: int) -> None:
+    """Refuse gaps and overlaps of spans that are in the order of the data."""
     previous, position = "", 0
-    for name, (begin, end) in spans.items():
+    for name, span in spans.items():
+        begin, end = span[0] - start, span[1] - start
         if begin > position:
             raise ContainerError(
                 f"bytes {position} to {begin} of the data, before {show(name)}, "
@@ -164,10 +215,32 @@ def check_tensors(
                 f"{show(previous)}, which ends at {position}."
             )
         previous, position = name, end
-    return tensors, spans
 
 
-def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]:
+def _checked_before(
+    entry: Any, checked: Mapping[tuple[object, ...], TensorInfo]
+) -> TensorInfo | None:
+    """Return the tensor with this dtype and shape that was checked; None: check the entry.
+
+    Most tensors of a large file have the shape of another one. `True` and `1.0` equal 1, so the
+    types of all numbers are compared even then.
+    """
+    if entry.__class__ is not dict or len(entry) != len(_FIELDS):
+        return None
+    dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if shape.__class__ is not list or offsets.__class__ is not list or len(offsets) != 2:
+        return None
+    begin, end = offsets
+    if dtype.__class__ is not str or begin.__class__ is not int or end.__class__ is not int:
+        return None
+    for size in shape:
+        if size.__class__ is not int:
+            return None
+    known = checked.get((dtype, *shape))
+    return known if known is not None and 0 <= begin == end - known.nbytes else None
+
+
+def _check_entry(name: str, entry: object) -> TensorInfo:
     if not isinstance(entry, dict):
         raise ContainerError(f"the entry is {show(entry)}, not an object.")
     for key in _FIELDS:
@@ -198,7 +271,7 @@ def _check_entry(name: str, entry: object) -> tuple[TensorInfo, tuple[int, int]]
         for key in entry.keys() - _FIELDS:
             if _deeper(entry[key], _DEEPEST):
                 raise ContainerError(f"the field {show(key)} is nested too deeply.")
-    return TensorInfo(name, tuple(shape), dtype), (offsets[0], offsets[1])
+    return TensorInfo(name, tuple(shape), dtype)
 
 
 def _are_counts(value: object) -> bool:
