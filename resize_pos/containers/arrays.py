@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.errors import TableError
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from resize_pos.containers.io.source_file import SourceFile
+
+
+# A view may repeat elements, so that a small file can describe huge tensors.
+_EXPANDED, _EXPANDED_RATIO = 16 << 20, 8  # bytes, and times the size of the file
 
 
 def read_array(source: SourceFile, info: TensorInfo, offset: int) -> NDArray[Any]:
@@ -40,6 +45,23 @@ def stored_bytes(array: NDArray[Any], info: TensorInfo, where: str) -> memoryvie
 def native(array: NDArray[Any]) -> NDArray[Any]:
     """Convert between little-endian and this machine's byte order."""
     return array.byteswap() if sys.byteorder == "big" else array
+
+
+def strided(flat: NDArray[Any], shape: Sequence[int], stride: Sequence[int]) -> NDArray[Any]:
+    """Copy elements of a flat array to a contiguous one; strides are in elements.
+
+    The caller has checked that every element lies inside. The stride of an axis of length 1 has no
+    effect, and a file may state one that numpy cannot hold.
+    """
+    import numpy as np
+
+    steps = [step * flat.itemsize if n > 1 else 0 for n, step in zip(shape, stride, strict=True)]
+    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, shape, steps))
+
+
+def most_expanded(file_size: int) -> int:
+    """Return how many bytes a tensor may take in memory whose elements are repeated (stride 0)."""
+    return _EXPANDED + _EXPANDED_RATIO * file_size
 
 
 def require_dtype(array: NDArray[Any], info: TensorInfo, where: str) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import struct
 import subprocess
 import sys
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from resize_pos import inspect_checkpoint, resize_checkpoint
+from resize_pos.containers.dcp.entries import read_entry
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.pickle.edit import encode_int, encode_ints, encode_str
 from resize_pos.core.errors import ResizePosError
@@ -163,6 +168,30 @@ def test_views_that_repeat_their_elements_are_not_written_out(name: str, tmp_pat
         tracemalloc.stop()
     assert words in refused.value.message
     assert [each.name for each in tmp_path.iterdir()] == ["a.pth"]
+
+
+def test_an_entry_of_a_distributed_checkpoint_is_not_expanded_either() -> None:
+    table = torch.zeros(1, 1, 1).expand(1, 16, 1_000_000)
+    buffer = io.BytesIO()
+    torch.save(table, buffer)
+    with pytest.raises(ResizePosError, match="too large to read: it is a view of 4 bytes"):
+        read_entry(buffer.getvalue(), "F32", (1, 16, 1_000_000))
+
+
+HUGE = 2**63 - 1  # a stride of an axis of length 1 has no effect, whatever it is
+
+
+def test_the_stride_of_an_axis_of_length_one_has_no_effect(tmp_path: Path) -> None:
+    plain = b"\x80\x02}" + encode_str("pos_embed") + view((1, 16, 4), (HUGE, 4, 1)) + b"s."
+    assert open_container(archive(tmp_path / "a.pth", plain)).read("pos_embed").shape == (1, 16, 4)
+    turned = b"\x80\x02}" + encode_str("pos_embed") + view((1, 16, 4), (HUGE, 1, 16)) + b"s."
+    assert open_container(archive(tmp_path / "b.pth", turned)).read("pos_embed").shape == (1, 16, 4)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("x/data.pkl", b"\x80\x02" + view((1, 16, 4), (HUGE, 1, 16)) + b".")
+        file.writestr("x/data/0", np.arange(128, dtype=np.float32).tobytes())
+    read = read_entry(buffer.getvalue(), "F32", (1, 16, 4))
+    assert read[0, 3].tolist() == [3.0, 19.0, 35.0, 51.0]
 
 
 def test_a_view_that_repeats_a_few_elements_is_written_out(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.arrays import native, stored_bytes
+from resize_pos.containers.arrays import most_expanded, native, stored_bytes, strided
 from resize_pos.containers.io.splice import NewBytes
 from resize_pos.containers.pickle.walk import walk
 from resize_pos.containers.torch.edit import TensorSpec, encode_tensor
@@ -45,7 +45,7 @@ def read_entry(data: bytes, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     if storage is None:
         raise ContainerError("its storage is missing.")
     content = read_record(file, storage, len(data))
-    return _viewed(np.frombuffer(content, np.uint8), ref)
+    return _viewed(np.frombuffer(content, np.uint8), ref, len(data))
 
 
 def write_entry(dtype: str, array: NDArray[Any]) -> bytes:
@@ -68,7 +68,7 @@ def _require_little_endian(file: io.BytesIO, records: dict[str, Record]) -> None
         raise ContainerError("its byte order is not little-endian.")
 
 
-def _viewed(raw: NDArray[Any], ref: TensorRef) -> NDArray[Any]:
+def _viewed(raw: NDArray[Any], ref: TensorRef, size: int) -> NDArray[Any]:
     """View the bytes of a storage as the tensor: its type, its offset and its strides."""
     import numpy as np
 
@@ -80,5 +80,8 @@ def _viewed(raw: NDArray[Any], ref: TensorRef) -> NDArray[Any]:
     if begin + reach * dtype.itemsize > raw.nbytes:
         raise ContainerError(f"its storage has {raw.nbytes} bytes, fewer than it states.")
     flat = native(raw[begin : begin + reach * dtype.itemsize].view(dtype))
-    steps = [stride * dtype.itemsize for stride in ref.stride]
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, ref.shape, steps))
+    if ref.elements * dtype.itemsize > max(raw.nbytes, most_expanded(size)):
+        raise ContainerError(
+            f"{list(ref.shape)} is too large to read: it is a view of {raw.nbytes} bytes."
+        )
+    return strided(flat, ref.shape, ref.stride)

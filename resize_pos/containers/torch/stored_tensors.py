@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.arrays import array_type, native, read_array
+from resize_pos.containers.arrays import array_type, most_expanded, native, read_array, strided
 from resize_pos.containers.base import FileContainer, OptimizerState
 from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.core.errors import ContainerError, TableError
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from resize_pos.containers.reformat import Exported
     from resize_pos.containers.torch.tree import Tree
 
-# A view may repeat elements (stride 0) or overlap others: a small file can describe huge tensors.
-# Bytes that one such tensor may take in memory, and that all may take in a new file: a fixed part,
-# and a multiple of the file's size.
-_MOST_EXPANDED = (16 << 20, 8)
-_MOST_WRITTEN = (64 << 20, 40)
+# Views may repeat elements (stride 0) or overlap: what all may take in a new file where each is
+# written by itself.
+_MOST_WRITTEN, _MOST_RATIO = 64 << 20, 40  # bytes, and times the size of the file
 
 
 class TorchContainer(FileContainer):
@@ -67,7 +65,9 @@ class TorchContainer(FileContainer):
         dtype = array_type(info, where)
         if ref.lazy:
             raise TableError(f"{where}: {name}: is stored conjugated or negated.")
-        if len(ref.shape) > 64 or info.nbytes > max(ref.storage.nbytes, self._most(_MOST_EXPANDED)):
+        if len(ref.shape) > 64 or info.nbytes > max(
+            ref.storage.nbytes, most_expanded(self.source.size)
+        ):
             raise TableError(
                 f"{where}: {name}: {list(ref.shape)} is too large to read: its {info.nbytes} bytes "
                 f"are a view of {ref.storage.nbytes}, in a file of {self.source.size}."
@@ -80,9 +80,7 @@ class TorchContainer(FileContainer):
         reach = 1 + sum((n - 1) * s for n, s in zip(ref.shape, ref.stride, strict=True))
         buffer = np.empty(reach, dtype)
         self.source.read_into(offset, buffer.view(np.uint8).data)
-        steps = [stride * dtype.itemsize for stride in ref.stride]
-        strided = np.lib.stride_tricks.as_strided(native(buffer), ref.shape, steps)
-        return np.ascontiguousarray(strided)
+        return strided(native(buffer), ref.shape, ref.stride)
 
     def span(self, name: str) -> tuple[int, int] | None:
         """Return the byte range of a tensor in the file; None: its elements are not contiguous."""
@@ -105,9 +103,6 @@ class TorchContainer(FileContainer):
         """Say which tensors one of several entries has, such as model or model_ema."""
         return self._export([n for n in self._weights() if n.startswith(f"{entry}.")], entry)
 
-    def _most(self, limit: tuple[int, int]) -> int:
-        return limit[0] + limit[1] * self.source.size
-
     def _weights(self) -> list[str]:
         states = tuple(f"{optimizer.state}." for optimizer in self.tree.optimizers)
         return [name for name in self.tensors if not name.startswith(states)]
@@ -117,7 +112,7 @@ class TorchContainer(FileContainer):
 
         aliases = _aliases(self.tree, weights)
         written = sum(self.info(name).nbytes for name in weights if name not in aliases)
-        if written > self._most(_MOST_WRITTEN):
+        if written > _MOST_WRITTEN + _MOST_RATIO * self.source.size:
             raise ContainerError(
                 f"{self.path.name}: its tensors are views that share bytes: written one by one "
                 f"they would take {written} bytes, and the file has {self.source.size}.",
