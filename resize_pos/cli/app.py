@@ -154,8 +154,11 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         # own threshold, looking for garbage takes a third of the time of reading them.
         gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     _prepare_streams()
-    with raising():
-        code = _run(words, debug="--debug" in words)
+    try:
+        with raising():
+            code = _run(words, debug="--debug" in words)
+    except KeyboardInterrupt as error:  # the signal came just before the run, or just after its end
+        code = Failures.of(words).tell(_interrupted(error), None, 128 + number_of(error))
     if args is None and not _HAVE_ENDINGS & sys.modules.keys():
         # Nothing is open and nothing runs any more. The interpreter would still take everything
         # apart, module by module, for longer than it takes to read a header.

@@ -12,7 +12,7 @@ import pytest
 import timm
 import torch
 from jinja2 import TemplateNotFound
-from jinja2.sandbox import SecurityError
+from jinja2.exceptions import SecurityError
 
 from resize_pos.core.errors import UsageError
 from resize_pos.report.html import _environment

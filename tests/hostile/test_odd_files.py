@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 import tracemalloc
 import zipfile
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from resize_pos.cli.app import main
+from resize_pos.cli.signals import Interrupted
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.zip.headers import Header, closing
 from resize_pos.core.errors import ResizePosError
@@ -290,3 +292,20 @@ def test_signalling_nans_are_no_warnings_of_numpy(
     said = "".join(capfd.readouterr())
     assert end.value.code in (0, 1, 3)
     assert "RuntimeWarning" not in said and "this is a bug" not in said
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_at_the_very_end_is_no_traceback(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    number = getattr(signal, name)
+
+    def run(words: list[str], debug: bool) -> int:
+        del words, debug
+        raise Interrupted(number)
+
+    monkeypatch.setattr("resize_pos.cli.app._run", run)
+    with pytest.raises(SystemExit) as end:
+        main(["vit.safetensors"])
+    assert end.value.code == 128 + number
+    assert "error: interrupted; " in capfd.readouterr().err
