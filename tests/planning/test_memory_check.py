@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from resize_pos.core import memory
-from resize_pos.planning import memory_check
 from tests.cli.test_cli import run
 
 __all__ = ["run"]  # the fixture is used by its name
@@ -31,11 +30,11 @@ def test_the_limit_is_what_the_system_can_give(
     run: Any, vit_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("vit.safetensors", "--to", "32000x48000", "-n")  # 192 MB
-    monkeypatch.setattr(memory_check, "available_memory", lambda: 10**9)
+    monkeypatch.setattr("resize_pos.core.memory.available_memory", lambda: 10**9)
     assert run(*words).code == 0
-    monkeypatch.setattr(memory_check, "available_memory", lambda: 3 * 10**8)
+    monkeypatch.setattr("resize_pos.core.memory.available_memory", lambda: 3 * 10**8)
     assert "300.0 MB are available" in run(*words).err
-    monkeypatch.setattr(memory_check, "available_memory", lambda: None)  # it does not tell
+    monkeypatch.setattr("resize_pos.core.memory.available_memory", lambda: None)  # it does not tell
     assert run(*words).code == 0
 
 
