@@ -28,7 +28,7 @@ from resize_pos.core.operations import ResampleOffsets
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role, custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
-from resize_pos.quality import verdict
+from resize_pos.quality.checks import worst
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain
 from resize_pos.verify.made_by_offsets import nearest_honest
@@ -183,7 +183,7 @@ def cases() -> Iterator[Case]:
                 made.append(("trained", "trained", tables[f"{name} {at} trained"]))
             for group, how, result in made:
                 found = explain(step, table, np.ascontiguousarray(result, np.float32))
-                level = verdict.worst(found.checks).value
+                level = worst(found.checks).value
                 costly = known["costs"].get(f"{at} {how}", (None, None))[1]
                 near = nearest_honest(step, table, result)
                 values = {**found.measures, "offsets_unlikeness": near.unlikeness}

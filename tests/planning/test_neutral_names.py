@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def with_row(grid: Array) -> Array:
     return np.concatenate([token()[0], grid])
 
 
-def noise(grid: Array) -> Array:
+def noise(grid: np.ndarray[Any, Any]) -> Array:
     return (0.02 * np.random.default_rng(8).standard_normal(grid.shape)).astype(np.float32)
 
 

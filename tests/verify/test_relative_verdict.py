@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.verdict_offsets import ABOUT, DAMAGE, STORED, damaged, honest, step_for, versions
-from resize_pos.quality.verdict import Level, worst
+from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import explain
 
 GRID, TARGET = (5, 6), (8, 10)
