@@ -45,7 +45,7 @@ def with_row(grid: Array) -> Array:
     return np.concatenate([token()[0], grid])
 
 
-def noise(grid: np.ndarray[Any, Any]) -> Array:
+def noise(grid: NDArray[np.floating[Any]]) -> Array:
     return (0.02 * np.random.default_rng(8).standard_normal(grid.shape)).astype(np.float32)
 
 
