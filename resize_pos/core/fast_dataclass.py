@@ -6,6 +6,7 @@ them, and a constructor is compiled only for a class with many instances. 120 cl
 (93 ms with `dataclasses`), and their first instances 0.6 ms (30 ms if each constructor is
 compiled). `msgspec.Struct` takes 4 ms, and its import 35 ms.
 For a type checker, and for `fields`, `replace` and `asdict`, the classes are dataclasses.
+A class may extend one of these classes, and `kw_only` makes its fields arguments by name only.
 `__post_init__` is not supported, and refused when the class is created.
 """
 
@@ -23,6 +24,7 @@ _ABSENT: Any = object()
 _NO_FACTORY: Any = dataclasses.MISSING
 _UNFILLED = (type(dataclasses.MISSING), dataclasses.Field)
 _CALLS_BEFORE_COMPILING = 16
+_DECLARED = "__declared_fields__"  # a class made here has them, for the classes that extend it
 _SPECIAL = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that make no ordinary field
 
 
@@ -90,61 +92,91 @@ def _values(instance: Any) -> Any:
     return instance.__values__(instance)
 
 
-def _make(cls: type[Any], methods: Sequence[str], *, unhashable: bool) -> type[Any]:
+def _make(cls: type[Any], methods: Sequence[str], *, unhashable: bool, kw_only: bool) -> type[Any]:
     if hasattr(cls, "__post_init__"):
         raise TypeError(f"{cls.__qualname__}: __post_init__ would not be called; use a classmethod")
     own: dict[str, Any] = {name: _Shared.__dict__[name] for name in methods}
     own |= {"__hash__": None} if unhashable else {}
-    names = _plain_names(cls)
-    if names is not None:
-        return _plain_class(cls, names, own)
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    constructor = _Constructor({part.name: part for part in dataclasses.fields(made)}, own)
+    if _is_plain(cls):
+        return _plain_class(cls, own, kw_only=kw_only)
+    made: Any = dataclasses.dataclass(
+        init=False, repr=False, eq=False, slots=True, kw_only=kw_only
+    )(cls)
+    parts = {part.name: part for part in dataclasses.fields(made)}
+    by_name = {part.name for part in parts.values() if part.kw_only}
+    made.__dataclass_fields__ = parts  # without what is no field: ClassVar
+    constructor = _Constructor(parts, own, by_name)
     constructor.__set_name__(made, "__init__")
-    own |= {"__init__": constructor, "__values__": _getter(tuple(made.__dataclass_fields__))}
+    own |= {"__init__": constructor, "__values__": _getter(tuple(parts))}
     for name, value in own.items():
         if name in ("__init__", "__values__", "__hash__") or name not in cls.__dict__:
             setattr(made, name, value)
     return made  # type: ignore[no-any-return]
 
 
-def _plain_names(cls: type[Any]) -> tuple[str, ...] | None:
-    """Return the fields of a class that inherits nothing; None: leave it to `dataclasses`."""
-    annotations: dict[str, Any] = cls.__annotations__
-    kinds = annotations.values()
-    if cls.__bases__ != (object,) or cls.__doc__ is None or "__slots__" in cls.__dict__:
-        return None
+def _is_plain(cls: type[Any]) -> bool:
+    """Tell whether the class can be made here; otherwise it is left to `dataclasses`.
+
+    It has ordinary fields only, and inherits nothing but a class that was made here.
+    """
+    kinds = cls.__annotations__.values()
+    if cls.__doc__ is None or "__slots__" in cls.__dict__ or len(cls.__bases__) != 1:
+        return False
+    (base,) = cls.__bases__
+    if base is not object and _DECLARED not in base.__dict__:
+        return False
     if not all(kind.__class__ is str for kind in kinds):
-        return None
+        return False
     text = "\n".join(kinds)
-    if any(word in text for word in _SPECIAL):
-        return None
-    return tuple(annotations)
+    return not any(word in text for word in _SPECIAL)
 
 
-def _plain_class(cls: type[Any], names: tuple[str, ...], own: dict[str, Any]) -> type[Any]:
+def _plain_class(cls: type[Any], own: dict[str, Any], *, kw_only: bool) -> type[Any]:
     """Make the class again, with slots; its fields are described when somebody asks for them."""
     space = dict(cls.__dict__)
-    values = {name: space.pop(name, dataclasses.MISSING) for name in names}
+    annotations: dict[str, str] = cls.__annotations__
+    values = {name: space.pop(name, dataclasses.MISSING) for name in annotations}
+    by_name = set(annotations if kw_only else ())
     for name, value in values.items():
         if value.__class__.__hash__ is None:
             raise ValueError(f"{cls.__qualname__}.{name}: use a default_factory for {value!r}")
+        if value.__class__ is dataclasses.Field and value.kw_only is not dataclasses.MISSING:
+            (by_name.add if value.kw_only else by_name.discard)(name)
+    slots = tuple(annotations)
+    base: _Fields | None = cls.__bases__[0].__dict__.get(_DECLARED)
+    if base is not None:
+        slots = tuple(name for name in annotations if name not in base.annotations)
+        by_name |= base.by_name.difference(annotations)
+        annotations = base.annotations | annotations  # a field that is declared again stays there
+        values = base.values | values
+    fields = _Fields(values, annotations, by_name)
     del space["__dict__"], space["__weakref__"]
     space = {**own, **space} | {name: own[name] for name in own if name == "__hash__"}
     space |= {
         "__qualname__": cls.__qualname__,
-        "__slots__": names,
-        "__match_args__": tuple(name for name in names if _of_constructor(values[name])),
-        "__dataclass_fields__": _Fields(values, cls.__annotations__),
+        "__slots__": slots,
+        "__match_args__": tuple(
+            name for name in values if name not in by_name and _of_constructor(values[name])
+        ),
+        _DECLARED: fields,
+        "__dataclass_fields__": fields,
         "__dataclass_params__": _PARAMETERS,
-        "__values__": _getter(names),
-        "__init__": _Constructor(values, own),
+        "__values__": _getter(tuple(values)),
+        "__init__": _Constructor(values, own, by_name),
     }
-    return type(cls.__name__, (), space)
+    return type(cls.__name__, cls.__bases__, space)
 
 
 def _of_constructor(value: object) -> bool:
     return not isinstance(value, dataclasses.Field) or value.init
+
+
+def _only_by_name(value: Any) -> dataclasses.Field[Any]:
+    described: dataclasses.Field[Any] = (
+        value if isinstance(value, dataclasses.Field) else dataclasses.field(default=value)
+    )
+    described.kw_only = True
+    return described
 
 
 def _usual(field: dataclasses.Field[Any]) -> bool:
@@ -158,17 +190,22 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], Any]:
 class _Fields:
     """Stands for `__dataclass_fields__` until somebody asks for it."""
 
-    __slots__ = ("annotations", "cls", "values")
+    __slots__ = ("annotations", "by_name", "cls", "values")
 
-    def __init__(self, values: dict[str, Any], annotations: dict[str, str]) -> None:
-        self.values = {n: value for n, value in values.items() if value is not dataclasses.MISSING}
+    def __init__(
+        self, values: dict[str, Any], annotations: dict[str, str], by_name: set[str]
+    ) -> None:
+        self.values = values  # of each field: its default or MISSING, or its description
         self.annotations = annotations
+        self.by_name = by_name
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.cls = owner
 
     def __get__(self, instance: object, owner: type[Any]) -> dict[str, Any]:
-        space = {**self.values, "__annotations__": self.annotations, "__doc__": ""}
+        given = {n: value for n, value in self.values.items() if value is not dataclasses.MISSING}
+        given |= {name: _only_by_name(self.values[name]) for name in self.by_name}
+        space = {**given, "__annotations__": self.annotations, "__doc__": ""}
         like: Any = type(self.cls.__name__, (), space)
         like.__module__ = self.cls.__module__
         like = dataclasses.dataclass(init=False, repr=False, eq=False)(like)
@@ -184,14 +221,15 @@ class _Constructor:
     run have fewer. A call with wrong arguments compiles it at once, for its errors.
     """
 
-    __slots__ = ("calls", "cls", "frozen", "name", "values")
+    __slots__ = ("by_name", "calls", "cls", "frozen", "name", "values")
 
-    def __init__(self, values: dict[str, Any], own: Container[str]) -> None:
+    def __init__(self, values: dict[str, Any], own: Container[str], by_name: set[str]) -> None:
         # Of each field: its default or MISSING; its description, if there is more to say.
         self.values = {
             name: value.default if isinstance(value, dataclasses.Field) and _usual(value) else value
             for name, value in values.items()
         }
+        self.by_name = by_name
         self.frozen = "__setattr__" in own
         self.calls = 0 if all(map(_of_constructor, values.values())) else _CALLS_BEFORE_COMPILING
 
@@ -208,7 +246,8 @@ class _Constructor:
 
     def _fill(self, instance: object, /, *given: Any, **named: Any) -> None:
         values = dict(self.values)
-        first = dict(zip(values, given, strict=False))
+        places = [name for name in values if name not in self.by_name] if self.by_name else values
+        first = dict(zip(places, given, strict=False))
         if len(given) == len(first) and named.keys() <= values.keys() - first.keys():
             values |= first | named
             if not any(isinstance(value, _UNFILLED) for value in values.values()):
@@ -219,17 +258,22 @@ class _Constructor:
         self._compiled()(instance, *given, **named)
 
     def _compiled(self) -> Any:
-        function: Any = _constructor(self.values, frozen=self.frozen)
+        function: Any = _constructor(self.values, self.by_name, frozen=self.frozen)
         function.__qualname__ = self.name
         self.cls.__init__ = function
         return function
 
 
-def _constructor(values: dict[str, Any], *, frozen: bool) -> Callable[..., None]:
-    parameters, lines = [], []
+def _constructor(
+    values: dict[str, Any], by_name: Container[str], *, frozen: bool
+) -> Callable[..., None]:
+    parameters: list[str] = []
+    named: list[str] = []
+    lines: list[str] = []
     scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": _ABSENT}
     for name, default in values.items():
         value, factory, given = name, _NO_FACTORY, True
+        place = named if name in by_name else parameters
         if isinstance(default, dataclasses.Field):
             factory, given, default = default.default_factory, default.init, default.default
         if not given:
@@ -237,14 +281,15 @@ def _constructor(values: dict[str, Any], *, frozen: bool) -> Callable[..., None]
             value = f"_default_{name}"
         elif factory is not _NO_FACTORY:
             scope[f"_make_{name}"] = factory
-            parameters.append(f"{name}=_absent")
+            place.append(f"{name}=_absent")
             value = f"_make_{name}() if {name} is _absent else {name}"
         elif default is not dataclasses.MISSING:
             scope[f"_default_{name}"] = default
-            parameters.append(f"{name}=_default_{name}")
+            place.append(f"{name}=_default_{name}")
         else:
-            parameters.append(name)
+            place.append(name)
         lines.append(f" _set(self, {name!r}, {value})\n" if frozen else f" self.{name} = {value}\n")
+    parameters += ["*", *named] if named else []
     text = f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines) or ' pass'}"
     exec(text, scope)  # it is made of nothing but the names of fields
     made: Callable[..., None] = scope["__init__"]
@@ -256,7 +301,12 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(
-        *, slots: bool, frozen: bool = False, eq: bool = True, order: bool = False
+        *,
+        slots: bool,
+        frozen: bool = False,
+        eq: bool = True,
+        order: bool = False,
+        kw_only: bool = False,
     ) -> Callable[[type[Any]], type[Any]]:
         """Do what `dataclasses.dataclass` does for a class that has slots."""
         if not slots:
@@ -266,4 +316,4 @@ else:
         methods += ["__hash__"] if eq and frozen else []
         methods += _ORDERED if order else []
         methods += _FROZEN if frozen else []
-        return lambda cls: _make(cls, methods, unhashable=eq and not frozen)
+        return lambda cls: _make(cls, methods, unhashable=eq and not frozen, kw_only=kw_only)

@@ -49,6 +49,9 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "keywords": lambda c: repr(c(y=3, x=1)),
     "defaults": lambda c: (c(1).y, c(1).tags, c(1).secret, c(1).total),
     "own default each": lambda c: c(1).tags is c(1).tags,
+    "by name only": lambda c: repr(c(1, loud=True, marks=["a"])),
+    "by name only, twice": lambda c: repr(dataclasses.replace(c(1, loud=True), x=2)),
+    "wide": lambda c: (c(1).wide, c(1, wide=False).wide),
     "missing": lambda c: c(),
     "unknown": lambda c: c(1, z=2),
     "too many": lambda c: c(1, 2, [], "", 5),
@@ -61,7 +64,9 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "delete": lambda c: delattr(c(1), "x"),
     "slots": lambda c: hasattr(c(1), "__dict__"),
     "replace": lambda c: repr(dataclasses.replace(c(1), y=9)),
-    "fields": lambda c: [(f.name, f.repr, f.init) for f in dataclasses.fields(c)],
+    "fields": lambda c: [
+        (f.name, f.type, f.repr, f.init, f.kw_only) for f in dataclasses.fields(c)
+    ],
     "asdict": lambda c: dataclasses.asdict(c(1, tags=["a"])),
     "is one": dataclasses.is_dataclass,
     "copied": lambda c: copy.copy(c(1, 2)) == c(1, 2),
@@ -123,10 +128,67 @@ def derived(make: Callable[..., Any], **options: bool) -> Any:
     return Derived
 
 
+def extended(make: Callable[..., Any], **options: bool) -> Any:
+    """The base has fields that are given by name only, so those without a default may follow."""
+
+    @make(slots=True, kw_only=True, **options)
+    class Options:
+        """How it is drawn."""
+
+        loud: bool = False
+        marks: list[str] = dataclasses.field(default_factory=list)
+        wide: bool = False
+
+    @make(slots=True, **options)
+    class Extended(Options):
+        """A place."""
+
+        x: int
+        y: int = 7
+        tags: list[str] = dataclasses.field(default_factory=list)
+        secret: str = dataclasses.field(default="s", repr=False)
+        wide: bool = dataclasses.field(default=True, kw_only=True)
+
+        @property
+        def total(self) -> int:
+            return self.x + self.y
+
+    return Extended
+
+
+def extended_with_a_constant(make: Callable[..., Any], **options: bool) -> Any:
+    """The derived class is one that is left to `dataclasses`; its base is not."""
+
+    @make(slots=True, kw_only=True, **options)
+    class Options:
+        """How it is drawn."""
+
+        loud: bool = False
+
+    @make(slots=True, **options)
+    class Constant(Options):
+        """A place."""
+
+        limit: ClassVar[int] = 3
+        x: int
+        y: int = 7
+        tags: list[str] = dataclasses.field(default_factory=list)
+        secret: str = dataclasses.field(default="s", repr=False)
+
+        @property
+        def total(self) -> int:
+            return self.x + self.y
+
+    return Constant
+
+
+SHAPES = (classes, small, derived, extended, extended_with_a_constant)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_they_behave_like_the_standard_ones(action: str, kind: str) -> None:
-    for make_class, before in itertools.product((classes, small, derived), (0, 20)):
+    for make_class, before in itertools.product(SHAPES, (0, 20)):
         outcomes = []
         for make in MAKERS.values():
             cls = make_class(make, **KINDS[kind])
