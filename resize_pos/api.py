@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from resize_pos.containers.io.remote_path import place
 from resize_pos.core.axes import Layout
-from resize_pos.core.devices import check_device
 from resize_pos.core.errors import ResizePosError, TableError
 from resize_pos.core.geometry import Grid
 from resize_pos.core.option_values import options_help
-from resize_pos.core.options import JOB_OPTIONS, Option, request_options
-from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling
+from resize_pos.core.options import JOB_OPTION_BY_NAME, JOB_OPTIONS, Option, request_options
+from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling, job_fields
 from resize_pos.core.request_fields import Options, ResizeOptions
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
 from resize_pos.report.inspection import Inspection
@@ -119,20 +118,16 @@ def resize_checkpoint(
     >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
     >>> report.output, report.verdict  # doctest: +SKIP
     """
-    given: dict[str, Any] = {name: v for name, v in options.items() if v is not None}
-    for_job = {
-        option.name: given.pop(option.name) for option in JOB_OPTIONS if option.name in given
-    }
+    asked: dict[str, Any] = {n: v for n, v in options.items() if n not in JOB_OPTION_BY_NAME}
     written = [Path(name) for name in reports]
     job = Job(
         place(path),
-        Request.make(to=to, **given),
+        Request.make(to=to, **asked),
         hash_output=True,
         draw=wants_pictures(written),
         **output_place(output),
-        **for_job,
+        **job_fields(options),
     )
-    check_device(job.device)
     require_report_targets(written, force=job.force, sources=[job.source])
     if push is None:
         report = run(job)

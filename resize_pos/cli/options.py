@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from resize_pos.containers.io.remote_path import place, redacted
-from resize_pos.core.devices import CPU, check_device
-from resize_pos.core.options import JOB_OPTIONS, Kind, Option, Section, request_options
-from resize_pos.core.request import Request
+from resize_pos.core.options import (
+    JOB_OPTION_BY_NAME,
+    JOB_OPTIONS,
+    OPTION_BY_NAME,
+    Kind,
+    Option,
+    Section,
+    request_options,
+)
+from resize_pos.core.request import Request, job_fields
 from resize_pos.quality.measures.catalogue import Limit
 from resize_pos.run.job import Job
 
@@ -60,15 +67,13 @@ def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
         settings["type"] = _Choice(option)
     elif option.kind is Kind.FLAG:
         settings |= {"is_flag": True, "default": False}
-    elif option.kind is Kind.SWITCH and option.long_flag.startswith("--no-"):
+    elif option.on_by_default:
         settings |= {"is_flag": True, "flag_value": False, "default": True}
     elif option.kind is Kind.SWITCH:
         flags = [f"{option.long_flag}/--no-{option.long_flag.removeprefix('--')}"]
         settings["default"] = None
     elif option.kind is Kind.TEXT:
         settings["default"] = None
-    if option.name == "device":
-        settings |= {"default": CPU, "callback": _device}
     return click.option(*flags, option.name, **settings)
 
 
@@ -83,11 +88,6 @@ def flags_of(*sections: Section, options: Iterable[Option] | None = None) -> Dec
 def _given(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:
     del ctx, param
     return texts or None
-
-
-def _device(ctx: click.Context, param: click.Parameter, text: str) -> str:
-    del ctx, param
-    return check_device(text)
 
 
 def _limits(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:
@@ -149,16 +149,15 @@ CONVERSION_OPTIONS = stack(
 
 def make_job(source: Path, options: Mapping[str, Any], **more: Any) -> Job:
     """Split the options between the job and its request."""
-    for_job = {name: value for name, value in options.items() if name not in _REQUEST}
-    return Job(source, Request.make(**for_request(options)), **for_job, **more)
+    known = OPTION_BY_NAME.keys() | JOB_OPTION_BY_NAME.keys()
+    others = {name: value for name, value in options.items() if name not in known}
+    request = Request.make(**for_request(options))
+    return Job(source, request, **job_fields(options), **others, **more)
 
 
 def for_request(options: Mapping[str, Any]) -> Any:
     """Return the options that were given and that belong to the request."""
-    return {name: v for name, v in options.items() if name in _REQUEST and v is not None}
-
-
-_REQUEST = frozenset(option.name for option in request_options())
+    return {name: v for name, v in options.items() if name in OPTION_BY_NAME and v is not None}
 
 
 def command_line(ctx: click.Context) -> str | None:

@@ -19,12 +19,12 @@ def options_help(options: Iterable[Option]) -> str:
 
 
 def _help(option: Option) -> str:
-    words = f"False: {option.help}" if option.long_flag.startswith("--no-") else option.help
+    words = f"False: {option.help}" if option.on_by_default else option.help
     return f"{words} One of {', '.join(option.choices)}." if option.choices else words
 
 
 def _path(option: Option) -> str:
-    return option.shown or str(option.request_field)
+    return option.shown or str(option.field_name)
 
 
 def _plain(request: object, path: str) -> object:

@@ -2,8 +2,8 @@
 
 This table is the only place where an option is written down. From it come: the flags of `resize`
 and `batch` (`cli/options.py`), the keyword arguments of the Python API and their documentation,
-the fields of `Request` (`core/request_fields.py`, generated), the keys of a batch manifest, and
-the request in the JSON document.
+the fields of `Request` and of `Job` (`core/request_fields.py`, generated), the keys of a batch
+manifest, and the request in the JSON document.
 
 To add an option: add an entry here, then run `python -m resize_pos.core.options_source`.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from resize_pos.core.conventions import ALIASES, CONVENTIONS, RELATIVE_CONVENTIONS, Method
+from resize_pos.core.devices import CPU, check_device
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Fill, SinCosMode
 
@@ -54,10 +55,10 @@ class Option:
     choices: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()  # another word for a choice, and the choice
     least: int = 1  # for COUNT
-    field: str | None = ""  # the field of `Request`; empty: as `name`; None: see `Joined`
+    field: str | None = ""  # of `Request` or `Job`; empty: as `name`; None: see `Joined`
     type: str = ""  # the field's type, where it is not that of its kind
-    parse: Callable[[str], object] | None = None  # choice → the field's value
-    default: str | None = None  # for CHOICE: the field's value when it is not given
+    parse: Callable[[str], object] | None = None  # text or choice → the field's value
+    default: str | None = None  # for TEXT and CHOICE: the field's value when it is not given
     shown: str = ""  # the attribute that the JSON document shows; empty: the field
     flag: str = ""  # the flag, where it is not --name; may hold a short form: "-f --force"
 
@@ -77,9 +78,14 @@ class Option:
         return self.flags[-1]
 
     @property
-    def request_field(self) -> str | None:
-        """The field of `Request` that holds it; None where several options make one field."""
+    def field_name(self) -> str | None:
+        """The field that holds it; None where several options make one field."""
         return self.name if self.field == "" else self.field
+
+    @property
+    def on_by_default(self) -> bool:
+        """Whether the flag switches it off."""
+        return self.kind is Kind.SWITCH and self.long_flag.startswith("--no-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +334,7 @@ OPTIONS: tuple[Option | Joined, ...] = (
     ),
 )
 
-# How a conversion is run; none of it is part of the request. Each is a field of `Job`.
+# How a conversion is run; none of it is part of the request. Each is a field of `JobFields`.
 JOB_OPTIONS: tuple[Option, ...] = (
     Option(
         "device",
@@ -336,6 +342,8 @@ JOB_OPTIONS: tuple[Option, ...] = (
         _METHOD,
         "cpu, cuda, cuda:N or mps [default: cpu].",
         "DEVICE",
+        parse=check_device,
+        default=CPU,
     ),
     Option("force", Kind.FLAG, _RUN, "Replace an existing target or report.", flag="-f --force"),
     Option(
@@ -380,3 +388,4 @@ def request_options(table: Iterable[Option | Joined] = OPTIONS) -> tuple[Option,
 
 
 OPTION_BY_NAME: Mapping[str, Option] = {option.name: option for option in request_options()}
+JOB_OPTION_BY_NAME: Mapping[str, Option] = {option.name: option for option in JOB_OPTIONS}

@@ -56,15 +56,21 @@ class RequestFields:
     """What is asked for, parsed; None: not given."""
 
 '''
+_JOB_HEAD = '''
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFields:
+    """How a conversion is run."""
+'''
 
 
 def source(
     table: Iterable[Option | Joined] = OPTIONS, job_options: Iterable[Option] = JOB_OPTIONS
 ) -> str:
     """Return the module's text."""
-    entries = tuple(table)
+    entries, for_job = tuple(table), tuple(job_options)
     arguments = [entry for entry in entries if isinstance(entry, Option)]
-    lines = [*_fields(entries)]
+    lines = [*_fields(entries), _JOB_HEAD, *_fields(for_job)]
     lines += _typed_dict(
         "Options",
         "Keyword arguments that the API and the command line share; None: not given.",
@@ -75,9 +81,7 @@ def source(
         "All of them, with the target size.",
         [option for option in arguments if option.name == "to"],
     )
-    lines += _typed_dict(
-        "ResizeOptions(Options)", "Those, and how a conversion is run.", tuple(job_options)
-    )
+    lines += _typed_dict("ResizeOptions(Options)", "Those, and how a conversion is run.", for_job)
     return _HEAD + "\n".join(lines) + "\n"
 
 
@@ -85,13 +89,15 @@ def _fields(entries: Iterable[Option | Joined]) -> Iterator[str]:
     for entry in entries:
         if isinstance(entry, Joined):
             yield f"    {entry.field}: {entry.type} = {entry.default}"
-        elif entry.request_field is not None:
-            yield f"    {entry.request_field}: {_field_type(entry)}"
+        elif entry.field_name is not None:
+            yield f"    {entry.field_name}: {_field_type(entry)}"
 
 
 def _field_type(option: Option) -> str:
     if option.kind is Kind.FLAG:
         return "bool = False"
+    if option.on_by_default:
+        return "bool = True"
     if option.default is not None:
         return f'str = "{option.default}"'
     return f"{option.type or _FIELD[option.kind]} | None = None"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -9,11 +10,19 @@ from resize_pos.core.conventions import ALIASES, CONVENTIONS, DEFAULT, Method, R
 from resize_pos.core.errors import UsageError
 from resize_pos.core.geometry import LARGEST, Grid, Size
 from resize_pos.core.operations import Lengthen
-from resize_pos.core.options import OPTION_BY_NAME, Kind, Option
+from resize_pos.core.options import JOB_OPTION_BY_NAME, OPTION_BY_NAME, Kind, Option
 from resize_pos.core.printable import quoted
 from resize_pos.core.request_fields import GridLike, RequestFields, RequestOptions, SizeLike
 
-__all__ = ["GridLike", "Request", "SizeLike", "as_lengths", "choose_resampling", "read_option"]
+__all__ = [
+    "GridLike",
+    "Request",
+    "SizeLike",
+    "as_lengths",
+    "choose_resampling",
+    "job_fields",
+    "read_option",
+]
 
 
 class Request(RequestFields):
@@ -39,14 +48,23 @@ class Request(RequestFields):
         fields: dict[str, Any] = {}
         for name, value in values.items():
             option = OPTION_BY_NAME[name]
-            if option.request_field is not None:
-                fields[option.request_field] = value
+            if option.field_name is not None:
+                fields[option.field_name] = value
         fields["resampling"] = choose_resampling(
             values.get("method"), values.get("antialias"), values.get("like")
         )
         if "length_method" in values:
             fields["lengthen"] = Lengthen.parse(values["length_method"], values.get("fill"))
         return cls(**fields)
+
+
+def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the options that say how a conversion is run; return the fields of its `Job`."""
+    return {
+        str(option.field_name): read_option(option, options[name])
+        for name, option in JOB_OPTION_BY_NAME.items()
+        if options.get(name) is not None
+    }
 
 
 # What may have a depth.
@@ -62,7 +80,7 @@ _EXCLUSIVE = (
 
 
 def read_option(option: Option, value: Any) -> Any:
-    """Check one value and return what `Request` holds of it."""
+    """Check one value and return what `Request` or `Job` holds of it."""
     flag, kind = option.long_flag, option.kind
     if kind in (Kind.SIZE, Kind.GRID):
         sides = (Size if kind is Kind.SIZE else Grid).parse(value, flag)

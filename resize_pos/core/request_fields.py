@@ -58,6 +58,20 @@ class RequestFields:
     force_interpolate: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFields:
+    """How a conversion is run."""
+
+    device: str = "cpu"
+    force: bool = False
+    edit_configs: bool = True
+    link: bool = False
+    drop_extras: bool = False
+    select: str | None = None
+    durable: bool = False
+    dry_run: bool = False
+
+
 class Options(TypedDict, total=False):
     """Keyword arguments that the API and the command line share; None: not given."""
 

@@ -37,6 +37,7 @@ from resize_pos.core.devices import CPU
 from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
+from resize_pos.core.request_fields import JobFields
 from resize_pos.planning.locate import locate_tables, require_one_geometry
 from resize_pos.planning.memory_check import require_memory
 from resize_pos.planning.output_name import default_output
@@ -52,23 +53,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One checkpoint to convert, with its target and options."""
+class Job(JobFields):
+    """One checkpoint to convert, with its target and options (`JOB_OPTIONS` in `core/options.py`).
+
+    The fields here are no options of their own; a command or the API fills them in.
+    """
 
     source: Path
     request: Request
     output: Path | None = None  # None: beside the source, with the target size in its name
     into_folder: bool = False  # the output is a folder for a file, which gets its default name
-    force: bool = False
-    dry_run: bool = False
-    device: str = "cpu"
     hash_output: bool = False
     limits: tuple[Limit, ...] = ()  # limits that the user set for measures
-    edit_configs: bool = True  # of a folder; otherwise they are copied unchanged
-    link: bool = False  # large files that do not change become hard links, not copies
-    drop_extras: bool = False  # leave out what the output's format cannot store
-    select: str | None = None  # write only the tensors of this entry of a training checkpoint
-    durable: bool = False  # sync a new target to disk, too
     draw: bool = False  # also compute the pictures of the HTML page
     many: bool = False  # one of a batch: sizes are pixels, and a text model stays as it is
 

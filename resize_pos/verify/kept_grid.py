@@ -71,7 +71,7 @@ def _command(source: Container, request: Request, wanted: Size, patch: Size) -> 
     """Return the command that does it, with everything that was stated about the source."""
     parts = ["resize-pos", str(source.path)]
     for option in request_options():
-        value = getattr(request, option.request_field) if option.request_field else None
+        value = getattr(request, option.field_name) if option.field_name else None
         if option.section is not Section.SOURCE or value is None or value is False:
             continue
         plain = f"{value.height}x{value.width}" if isinstance(value, Grid) else str(value)

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import resize_pos
 from resize_pos.cli.batch import command as batch
-from resize_pos.cli.options import flags_of
+from resize_pos.cli.options import flags_of, make_job
 from resize_pos.cli.resize import command as resize
 from resize_pos.core import options_source, request
 from resize_pos.core.errors import UsageError
-from resize_pos.core.geometry import Size
+from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.option_values import request_values
 from resize_pos.core.options import (
     JOB_OPTIONS,
@@ -32,7 +32,7 @@ from resize_pos.core.options import (
 )
 from resize_pos.core.python_words import in_python
 from resize_pos.core.request import Request
-from resize_pos.core.request_fields import RequestOptions, ResizeOptions
+from resize_pos.core.request_fields import JobFields, RequestOptions, ResizeOptions
 from resize_pos.run.batch import manifest
 from resize_pos.run.job import Job
 
@@ -73,10 +73,86 @@ def test_every_option_is_a_keyword_of_the_api_and_documented() -> None:
 
 
 def test_every_option_of_a_job_is_a_field_of_it() -> None:
-    fields = {field.name: field for field in dataclasses.fields(Job)}
-    defaults = {param.name: param.default for param in resize.params}
-    for option in JOB_OPTIONS:
-        assert fields[option.name].default == defaults[option.name], option.name
+    assert [field.name for field in dataclasses.fields(JobFields)] == [o.name for o in JOB_OPTIONS]
+    assert set(JobFields.__dataclass_fields__) <= set(Job.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("command", [resize, batch], ids=["resize", "batch"])
+def test_without_flags_a_job_is_that_of_the_api_without_keywords(command: click.Command) -> None:
+    words = {"resize": ["a.pt"], "batch": ["zoo", "-o", "out"]}[str(command.name)]
+    with command.make_context("command", words) as ctx:
+        names = {option.name for option in (*request_options(), *JOB_OPTIONS)}
+        given = {name: value for name, value in ctx.params.items() if name in names}
+    assert given.keys() == names
+    assert make_job(Path("a.pt"), given) == Job(Path("a.pt"), Request.make())
+
+
+JOB_ENTRIES: dict[Kind, tuple[Option, list[str], object]] = {
+    option.kind: (option, words, value)
+    for option, words, value in (
+        (Option("trial", Kind.FLAG, Section.RUN, "Made up."), ["--trial"], True),
+        (Option("trial", Kind.SWITCH, Section.RUN, "Made up."), ["--no-trial"], False),
+        (Option("trial", Kind.COUNT, Section.RUN, "Made up.", "N"), ["--trial", "3"], 3),
+        (Option("trial", Kind.TEXT, Section.RUN, "Made up.", "X"), ["--trial", "a"], "a"),
+        (Option("trial", Kind.TEXTS, Section.RUN, "Made up.", "X"), ["--trial", "a"], ("a",)),
+        (
+            Option("trial", Kind.SIZE, Section.RUN, "Made up.", "SIZE"),
+            ["--trial", "96x160"],
+            Size(96, 160),
+        ),
+        (
+            Option("trial", Kind.GRID, Section.RUN, "Made up.", "HxW"),
+            ["--trial", "6x10"],
+            Grid(6, 10),
+        ),
+        (
+            Option(
+                "trial", Kind.CHOICE, Section.RUN, "Made up.", choices=("one", "two"), default="one"
+            ),
+            ["--trial", "two"],
+            "two",
+        ),
+    )
+}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_new_entry_of_the_job_appears_everywhere(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fields of a job, the API's keywords and the flags: from one entry, of any kind."""
+    new, words, value = JOB_ENTRIES[kind]
+    table = (*JOB_OPTIONS, new)
+    scope: dict[str, Any] = {"__name__": "resize_pos.core.request_fields"}
+    exec(options_source.source(job_options=table), scope)
+    assert "trial" in scope["ResizeOptions"].__annotations__
+    monkeypatch.setattr(request, "JOB_OPTION_BY_NAME", {option.name: option for option in table})
+    made: list[Any] = []
+
+    @click.command()
+    @flags_of(Section.RUN, options=table)
+    def command(**options: object) -> None:
+        made.append(scope["JobFields"](**request.job_fields(options)))
+
+    for given in ([], words):
+        assert CliRunner().invoke(command, given, catch_exceptions=False).exit_code == 0
+    without, stated = made
+    default = new.default if new.kind is Kind.CHOICE else {Kind.FLAG: False}.get(kind)
+    assert (without.trial, stated.trial) == (default, value)
+    assert dataclasses.replace(stated, trial=default) == without == scope["JobFields"]()
+
+
+def test_the_options_of_a_job_are_checked_in_python_too(tmp_path: Path) -> None:
+    source = tmp_path / "absent.safetensors"
+    wrong: dict[str, tuple[Any, str]] = {
+        "force": ("no", "force=True is 'no'; expected true or false"),
+        "select": (3, "select is 3; expected text"),
+        "device": ("tpu", "device='tpu' is not a known device"),
+    }
+    for name, (value, message) in wrong.items():
+        with pytest.raises(UsageError) as caught:
+            resize_pos.resize_checkpoint(source, to=96, **{name: value})
+        assert message in caught.value.message, caught.value.message
 
 
 def test_the_schema_describes_exactly_the_options() -> None:
