@@ -20,7 +20,7 @@ from tests.docs.test_docs import shell
 from tests.modalities.models import MODELS
 from tests.support.folder_builders import save_hf
 from tests.support.onnx_models import export_square
-from tests.vlm.test_rf_detr import save_rf_detr
+from tests.vlm.apart import save_rf_detr
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.M | re.S)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from resize_pos.configs.keys import PLACES, PROCESSOR_KEYS, KeyKind
 from resize_pos.configs.values import ConfigEdit
+from tests.vlm.apart import APART, Apart
 from tests.vlm.seen import FILES, Seen, keys, read, run
 from tests.vlm.zoo import FAMILIES, Vlm
 
@@ -18,13 +20,35 @@ HEAD = (
 )
 _TOKENS = {place.key for place in PLACES if place.kind is KeyKind.TOKENS}
 _TOKENS |= {key for key, kind, _ in PROCESSOR_KEYS if kind is KeyKind.TOKENS}
-_FOLLOW_TOKENS = {*_TOKENS, "num_position_embeddings", "num_patches"}
-_STAY = {*_TOKENS, "mm_tokens_per_image", "num_query_tokens", "video_seq_length"}
+_FOLLOW_TOKENS = {
+    *_TOKENS,
+    "num_position_embeddings",
+    "num_patches",
+    "pos_emb_height",
+    "pos_emb_width",
+}
+_STAY = {*_TOKENS, "mm_tokens_per_image", "num_query_tokens", "video_seq_length", "max_num_patches"}
 
 
 def row(family: Vlm, source: Path, seen: Seen, before: int) -> str:
     """Write the row of one family."""
-    edited = {(edit.file, edit.path) for edit in seen.edits}
+    call = "".join(f"; {advice.file}: {advice.key}" for advice in seen.report.config_advice)
+    flags = " ".join([f"--to {family.to[0]}", *family.flags])
+    result = f"{before} → {seen.tokens} tokens" if family.token else "runs"
+    return _row(family.name, source, seen.edits, call, f"`{flags}`: {result}")
+
+
+def row_apart(model: Apart, source: Path) -> str:
+    """Write the row of a model with a test of its own; that test sees what the last cell says."""
+    from resize_pos.api import resize_checkpoint
+
+    report = resize_checkpoint(source, dry_run=True, **model.options)
+    edits = report.plan.config_edits
+    return _row(model.name, source, edits, "", f"`{model.flags}`: {model.seen}")
+
+
+def _row(name: str, source: Path, edits: Sequence[ConfigEdit], call: str, result: str) -> str:
+    edited = {(edit.file, edit.path) for edit in edits}
     stay = [
         (file, path)
         for file in FILES
@@ -32,17 +56,9 @@ def row(family: Vlm, source: Path, seen: Seen, before: int) -> str:
         for path in keys(read(source, file))
         if path[-1] in _STAY and (file, path) not in edited
     ]
-    tokens = [edit for edit in seen.edits if _follows_tokens(edit)]
-    sizes = [edit for edit in seen.edits if not _follows_tokens(edit)]
-    call = "".join(f"; {advice.file}: {advice.key}" for advice in seen.report.config_advice)
-    flags = " ".join([f"--to {family.to[0]}", *family.flags])
-    cells = [
-        family.name,
-        _shown([(edit.file, edit.path) for edit in sizes]),
-        _shown([(edit.file, edit.path) for edit in tokens]) + call,
-        _shown(stay),
-        f"`{flags}`: {before} → {seen.tokens} tokens",
-    ]
+    tokens = [(edit.file, edit.path) for edit in edits if _follows_tokens(edit)]
+    sizes = [(edit.file, edit.path) for edit in edits if not _follows_tokens(edit)]
+    cells = [name, _shown(sizes), _shown(tokens) + call, _shown(stay), result]
     return "| " + " | ".join(cell or "–" for cell in cells) + " |"
 
 
@@ -84,6 +100,10 @@ def main() -> None:
             tokens, pixels = run(family, output, **call)
             rows.append(row(family, source, Seen(report, tokens, pixels), before))
             sys.stderr.write(rows[-1] + "\n")
+    for model in APART:
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(Path(folder) / "old")
+            rows.append(row_apart(model, Path(folder) / "old"))
     text = PAGE.read_text(encoding="utf-8")
     start, end = text.index(HEAD), text.rindex("|\n") + 2
     PAGE.write_text(text[:start] + HEAD + "\n".join(rows) + "\n" + text[end:], encoding="utf-8")

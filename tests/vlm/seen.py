@@ -53,8 +53,8 @@ def run(family: Vlm, folder: Path, **call: Any) -> tuple[int, tuple[int, ...]]:
         inputs["decoder_input_ids"] = torch.zeros((1, 2), dtype=torch.long)
     with torch.no_grad():
         model.eval()(**inputs)
-    tokens = int((inputs["input_ids"] == number(family.token)).sum())
-    return tokens, tuple(inputs["pixel_values"].shape)
+    tokens = int((inputs["input_ids"] == number(family.token)).sum()) if family.token else 0
+    return tokens, tuple(inputs[family.pixels].shape)
 
 
 def read(folder: Path, file: str) -> Any:

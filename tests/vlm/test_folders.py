@@ -10,7 +10,8 @@ import pytest
 from resize_pos.api import resize_checkpoint
 from resize_pos.core.errors import GeometryError
 from resize_pos.verify.folder import check_folder
-from tests.vlm.page import PAGE, row, rows_of
+from tests.vlm.apart import APART, Apart
+from tests.vlm.page import PAGE, row, row_apart, rows_of
 from tests.vlm.seen import FILES, Seen, keys, read, run, split_processor
 from tests.vlm.zoo import FAMILIES, Vlm
 
@@ -81,3 +82,15 @@ def test_a_size_that_the_model_cannot_run_is_refused_with_the_nearest(
         resize_checkpoint(source, to=to, output=tmp_path / "new")
     assert nearest in str(refusal.value.hint)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("model", APART, ids=lambda model: model.name)
+def test_the_row_of_a_model_with_a_test_of_its_own(model: Apart, tmp_path: Path) -> None:
+    source = tmp_path / "old"
+    model.save(source)
+    assert row_apart(model, source) == rows_of(PAGE.read_text(encoding="utf-8"))[model.name]
+
+
+def test_the_page_has_a_row_for_each_model_and_no_other() -> None:
+    names = [family.name for family in FAMILIES] + [model.name for model in APART]
+    assert list(rows_of(PAGE.read_text(encoding="utf-8"))) == names

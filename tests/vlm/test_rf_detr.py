@@ -12,37 +12,9 @@ from resize_pos.api import resize_checkpoint
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Size
 from resize_pos.verify.folder import check_folder
+from tests.vlm.apart import save_rf_detr
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def save_rf_detr(folder: Path) -> None:
-    """Save a small model for 32 px: 8×8 cells in 2×2 windows."""
-    import transformers as t
-    from transformers.models.rf_detr.configuration_rf_detr import RfDetrDinov2Config
-
-    backbone = RfDetrDinov2Config(
-        hidden_size=32,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        image_size=32,
-        patch_size=4,
-        num_windows=2,
-        out_features=["stage2", "stage4"],
-    )
-    config = t.RfDetrConfig(
-        backbone_config=backbone,
-        d_model=32,
-        decoder_layers=2,
-        decoder_self_attention_heads=2,
-        decoder_cross_attention_heads=2,
-        decoder_ffn_dim=32,
-        num_queries=5,
-        group_detr=2,
-        num_labels=3,
-    )
-    t.RfDetrForObjectDetection(config).save_pretrained(folder)
-    t.DetrImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,8 @@ class Vlm:
     name: str
     make: Callable[[Any], tuple[Any, Any]]
     prompt: str = "<image> describe the image"
-    token: str = "<image>"  # what stands for one image feature in the ids
+    token: str = "<image>"  # what stands for one image feature in the ids; empty: nothing does
+    pixels: str = "pixel_values"  # the input of the tower that is converted
     to: tuple[int, ...] = (48, 64)
     impossible: tuple[tuple[int, str], ...] = ()  # a size, and the nearest that the refusal names
     options: dict[str, Any] = field(default_factory=dict)
@@ -430,6 +431,20 @@ def deepseek_vl_hybrid(t: Any) -> tuple[Any, Any]:
     return t.DeepseekVLHybridForConditionalGeneration(config), processor
 
 
+def siglip2(t: Any) -> tuple[Any, Any]:
+    """NaFlex: the tower resamples its table for every image, whose sides follow the image."""
+    config = t.Siglip2Config(
+        vision_config={
+            **{k: v for k, v in TOWER.items() if k != "image_size"},
+            "patch_size": 16,
+            "num_patches": 16,
+        },
+        text_config={**TEXT, "projection_size": 32, "max_position_embeddings": 64},
+    )
+    images = t.Siglip2ImageProcessor(patch_size=16, max_num_patches=20)
+    return t.Siglip2Model(config), t.Siglip2Processor(images, tokenizer())
+
+
 def ovis2(t: Any) -> tuple[Any, Any]:
     config = t.Ovis2Config(
         vision_config={**TOWER, "vocab_size": 24, "hidden_stride": 2},
@@ -706,6 +721,49 @@ def molmo2(t: Any) -> tuple[Any, Any]:
     return t.Molmo2ForConditionalGeneration(config), t.Molmo2Processor(images, videos, tokenizer())
 
 
+def kimi_k25(t: Any) -> tuple[Any, Any]:
+    """A table of 6×10 cells, which the tower resamples for every image."""
+    vision = {
+        "patch_size": 4,
+        "pos_emb_height": 6,
+        "pos_emb_width": 10,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+    }
+    text = t.DeepseekV3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=32,
+        moe_intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        n_routed_experts=4,
+        num_experts_per_tok=1,
+        n_group=1,
+        topk_group=1,
+        kv_lora_rank=8,
+        q_lora_rank=8,
+        qk_rope_head_dim=8,
+        v_head_dim=8,
+        qk_nope_head_dim=8,
+        first_k_dense_replace=1,
+    )
+    config = t.Kimi_K25Config(
+        text_config=text.to_dict(),
+        vision_config=vision,
+        projection_hidden_size=32,
+        image_token_id=number("<image>"),
+        video_token_id=number("<video>"),
+    )
+    images = t.Kimi_K25ImageProcessor(patch_size=4, size={"max_height": 512, "max_width": 512})
+    videos = t.Kimi_K25VideoProcessor(patch_size=4)
+    processor = t.Kimi_K25Processor(images, tokenizer(), videos)
+    return t.Kimi_K25ForConditionalGeneration(config), processor
+
+
 QFORMER = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -799,6 +857,14 @@ FAMILIES: tuple[Vlm, ...] = (
     Vlm("janus", janus),
     Vlm("deepseek_vl", deepseek_vl),
     Vlm("deepseek_vl_hybrid", deepseek_vl_hybrid, options={"tower": "vision_model.embeddings"}),
+    Vlm(
+        "deepseek_vl_hybrid (SAM)",
+        deepseek_vl_hybrid,
+        to=(96, 128),
+        options={"tower": "high_res_vision_model"},
+        pixels="high_res_pixel_values",
+    ),
+    Vlm("siglip2 (NaFlex)", siglip2, "a cat", "", to=(96, 48), options=REFERENCE, fed=False),
     Vlm("ovis2", ovis2, token="<IMG_ATOM>", impossible=ODD),
     Vlm("aya_vision", aya_vision, token="<|IMG_PATCH|>", impossible=ODD),
     Vlm("cohere2_vision", cohere2_vision, impossible=ODD),
@@ -816,6 +882,7 @@ FAMILIES: tuple[Vlm, ...] = (
     Vlm("qwen3_vl", qwen3_vl, "<|image_pad|> a cat", "<|image_pad|>", options=REFERENCE, fed=False),
     Vlm("colqwen2", colqwen2, "", "<|image_pad|>"),
     Vlm("molmo2", molmo2, token="<im_patch>", options=REFERENCE, fed=False),
+    Vlm("kimi_k25", kimi_k25, to=(32, 48), options=REFERENCE, fed=False),
     Vlm("blip_2", blip_2, "describe the image"),
     Vlm("instructblip", instructblip, "describe the image"),
     Vlm("kosmos2", kosmos2, "describe the image"),
