@@ -255,7 +255,7 @@ def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
     In a wrong section the key would have no effect, because the section's class does not read it.
     """
     assert transfer.to_size is not None and transfer.to_grid is not None
-    if document.get("model_type") in _SIZE_IN_CODE:
+    if model_type_of(document) in _SIZE_IN_CODE:
         raise GeometryError(
             f"the code of {document['model_type']} states the number of positions of its image "
             "tower, and no config does: it would not load another table. It resamples this one "

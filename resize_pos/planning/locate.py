@@ -200,7 +200,8 @@ class _Names:
         alike = name.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
         found = self._says_nothing.get(alike)
         if found is None:
-            found = _SOUNDS_LIKE.search(name) is None and not any(self._candidates(name))
+            suggested = _SOUNDS_LIKE.search(name) is not None or sounds_like_sequence(name)
+            found = not suggested and not any(self._candidates(name))
             if len(self._says_nothing) >= _MOST_NAMES:
                 self._says_nothing.clear()
             self._says_nothing[alike] = found

@@ -52,7 +52,8 @@ def test_the_generated_module_is_that_of_the_table() -> None:
 
 
 def test_batch_takes_every_option_of_resize() -> None:
-    only_for_one = {"checkpoint", "--output", "-v", "--verbose"}
+    # One upload is one model on the hub.
+    only_for_one = {"checkpoint", "--output", "-v", "--verbose", "--push", "--push-pr"}
     assert flags(resize) - only_for_one <= flags(batch)
     assert {"--to-patch", "--to-frames", "--to-rows", "--reference-grids"} <= flags(batch)
 

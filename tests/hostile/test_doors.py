@@ -63,6 +63,7 @@ REASONS = {
     ("containers/io/rename.py", "ctypes"): "calls renameat2 of the C library with our own paths",
     ("containers/pickle/opcodes.py", "pickletools"): "decodes opcodes; it builds and calls nothing",
     ("core/fast_dataclass.py", "exec"): "compiles constructors from the names of our own fields",
+    ("planning/rules/base.py", "import_module"): "loads our own rules by names in the code",
     ("report/html.py", "importlib"): "reads our own templates as package data",
     ("run/in_memory.py", "from_pretrained"): "renames tensors that we have read, for a given model",
     ("verify/models.py", "import_module"): "loads our own modules by a fixed table",
