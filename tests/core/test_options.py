@@ -91,26 +91,31 @@ def test_without_flags_a_job_is_that_of_the_api_without_keywords(command: click.
 JOB_ENTRIES: dict[Kind, tuple[Option, list[str], object]] = {
     option.kind: (option, words, value)
     for option, words, value in (
-        (Option("trial", Kind.FLAG, Section.RUN, "Made up."), ["--trial"], True),
-        (Option("trial", Kind.SWITCH, Section.RUN, "Made up."), ["--no-trial"], False),
-        (Option("trial", Kind.COUNT, Section.RUN, "Made up.", "N"), ["--trial", "3"], 3),
-        (Option("trial", Kind.TEXT, Section.RUN, "Made up.", "X"), ["--trial", "a"], "a"),
-        (Option("trial", Kind.TEXTS, Section.RUN, "Made up.", "X"), ["--trial", "a"], ("a",)),
+        (Option("made_up", Kind.FLAG, Section.RUN, "Made up."), ["--made-up"], True),
+        (Option("made_up", Kind.SWITCH, Section.RUN, "Made up."), ["--no-made-up"], False),
+        (Option("made_up", Kind.COUNT, Section.RUN, "Made up.", "N"), ["--made-up", "3"], 3),
+        (Option("made_up", Kind.TEXT, Section.RUN, "Made up.", "X"), ["--made-up", "a"], "a"),
+        (Option("made_up", Kind.TEXTS, Section.RUN, "Made up.", "X"), ["--made-up", "a"], ("a",)),
         (
-            Option("trial", Kind.SIZE, Section.RUN, "Made up.", "SIZE"),
-            ["--trial", "96x160"],
+            Option("made_up", Kind.SIZE, Section.RUN, "Made up.", "SIZE"),
+            ["--made-up", "96x160"],
             Size(96, 160),
         ),
         (
-            Option("trial", Kind.GRID, Section.RUN, "Made up.", "HxW"),
-            ["--trial", "6x10"],
+            Option("made_up", Kind.GRID, Section.RUN, "Made up.", "HxW"),
+            ["--made-up", "6x10"],
             Grid(6, 10),
         ),
         (
             Option(
-                "trial", Kind.CHOICE, Section.RUN, "Made up.", choices=("one", "two"), default="one"
+                "made_up",
+                Kind.CHOICE,
+                Section.RUN,
+                "Made up.",
+                choices=("one", "two"),
+                default="one",
             ),
-            ["--trial", "two"],
+            ["--made-up", "two"],
             "two",
         ),
     )
@@ -126,7 +131,7 @@ def test_a_new_entry_of_the_job_appears_everywhere(
     table = (*JOB_OPTIONS, new)
     scope: dict[str, Any] = {"__name__": "resize_pos.core.request_fields"}
     exec(options_source.source(job_options=table), scope)
-    assert "trial" in scope["ResizeOptions"].__annotations__
+    assert "made_up" in scope["ResizeOptions"].__annotations__
     monkeypatch.setattr(request, "JOB_OPTION_BY_NAME", {option.name: option for option in table})
     made: list[Any] = []
 
@@ -139,8 +144,8 @@ def test_a_new_entry_of_the_job_appears_everywhere(
         assert CliRunner().invoke(command, given, catch_exceptions=False).exit_code == 0
     without, stated = made
     default = new.default if new.kind is Kind.CHOICE else {Kind.FLAG: False}.get(kind)
-    assert (without.trial, stated.trial) == (default, value)
-    assert dataclasses.replace(stated, trial=default) == without == scope["JobFields"]()
+    assert (without.made_up, stated.made_up) == (default, value)
+    assert dataclasses.replace(stated, made_up=default) == without == scope["JobFields"]()
 
 
 def test_the_options_of_a_job_are_checked_in_python_too(tmp_path: Path) -> None:
