@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,13 @@ __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]  # hooks
 
 settings.register_profile("any machine", deadline=None)  # a slow machine breaks no law
 settings.load_profile("any machine")
+
+# A suite that was started in the background ignores some signals, and so would the commands that
+# the tests start and interrupt.
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _declare_torchvision_operators() -> None:

@@ -89,8 +89,8 @@ def command(
       resize-pos batch --manifest jobs.toml -o out/ --report zoo.html
       resize-pos batch s3://zoo/ --to 384 -o s3://zoo-384/
 
-    Every option of `resize` applies to every job. One job's failure does not stop the others. Run
-    it again to finish what is missing: what is current is left alone.
+    Every option of `resize` but --push applies to every job. One job's failure does not stop the
+    others. Run it again to finish what is missing: what is current is left alone.
     """
     started = time.perf_counter()
     form = "json" if as_json else form
