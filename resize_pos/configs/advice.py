@@ -36,8 +36,12 @@ class ConfigAdvice:
 
 
 # Arguments that the caller must pass to a processor, by model type. GotOcr2Processor writes 256
-# image tokens by default: models/got_ocr2/processing_got_ocr2.py:83,230.
-_CALLED_WITH: Mapping[str, str] = {"got_ocr2": "num_image_tokens"}
+# image tokens by default: models/got_ocr2/processing_got_ocr2.py:83,230. AriaProcessor feeds 980 px
+# whatever its config states: models/aria/processing_aria.py:55.
+_CALLED_WITH: Mapping[str, tuple[str, KeyKind]] = {
+    "got_ocr2": ("num_image_tokens", KeyKind.TOKENS),
+    "aria": ("max_image_size", KeyKind.SIZE),
+}
 
 
 _UNSAID = (Action.KEEP, Action.DROP, Action.SCALE)  # no config states these
@@ -105,12 +109,19 @@ def _after(name: str, value: object, changes: Sequence[Step], transfer: Transfer
 
 def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:
     """List arguments that no config file can state: the processor takes them only per call."""
-    key = _CALLED_WITH.get(model_type_of(config))
-    if key is None or transfer.from_grid is None or transfer.to_grid is None:
+    found = _CALLED_WITH.get(model_type_of(config))
+    if found is None or transfer.from_grid is None or transfer.to_grid is None:
         return
     from resize_pos.configs.vision_language import tokens_of  # only for such models
 
-    before, after = (tokens_of(config, grid) for grid in (transfer.from_grid, transfer.to_grid))
+    key, kind = found
+    old, new = transfer.old_size, transfer.to_size
+    before: object
+    after: object
+    if kind is KeyKind.TOKENS:
+        before, after = (tokens_of(config, grid) for grid in (transfer.from_grid, transfer.to_grid))
+    else:
+        before, after = (None if size is None else as_pixels(size) for size in (old, new))
     if before != after:
         yield ConfigAdvice("transformers", "the processor, when called", key, before, after)
 

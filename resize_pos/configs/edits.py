@@ -9,7 +9,6 @@ from resize_pos.configs.frames_and_latents import frame_edits, latent_edits
 from resize_pos.configs.keys import (
     PLACES,
     RESOLUTION_KEYS,
-    SQUARE_ONLY,
     ConfigPlace,
     KeyKind,
     Library,
@@ -17,6 +16,7 @@ from resize_pos.configs.keys import (
 from resize_pos.configs.model_types import model_type_of
 from resize_pos.configs.processors import plan_processor_edits, processor_size
 from resize_pos.configs.read import NO_CONFIG, as_size, follow, library_of, stated
+from resize_pos.configs.square_only import square_only
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
 from resize_pos.configs.vision_language import (
     Tokens,
@@ -196,7 +196,7 @@ def _edits_of_file(
             matches = transfer.states(as_size(item.value))
             if some_match and not matches and not item.place.always:
                 continue
-        square = _square_only(document, item.path, item.place.library)
+        square = square_only(document, item.path, item.place.library)
         after = new_value(item.place.kind, item.value, transfer)
         if after is None:
             continue
@@ -217,14 +217,6 @@ def _fits_square(kind: KeyKind, transfer: Transfer) -> bool:
     if kind is KeyKind.SIZE:
         return transfer.to_size.height == transfer.to_size.width
     return transfer.to_grid.is_square or kind in (KeyKind.TOKENS, KeyKind.MULTIPLES)
-
-
-def _square_only(document: Document, path: tuple[str, ...], library: Library) -> str | None:
-    """Return the model_type whose code accepts only one number here; None if a pair is accepted."""
-    if library is not Library.HF:
-        return None
-    model = model_type_of(follow(document, path[:-1])) or model_type_of(document)
-    return model if model in SQUARE_ONLY else None
 
 
 def _missing(
@@ -280,7 +272,7 @@ def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
         "max_length": transfer.to_size.width,
     }.get(key, pixels)
     edit = ConfigEdit("config.json", (*section, key), None, after)
-    square = _square_only(document, edit.path, Library.HF)
+    square = square_only(document, edit.path, Library.HF)
     if square and transfer.to_size.height != transfer.to_size.width:
         raise _not_square(square, transfer)
     return edit

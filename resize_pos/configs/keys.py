@@ -30,6 +30,7 @@ class KeyKind(StrEnum):
     CELLS = "cells"  # total number of patches
     TOKENS = "tokens"  # image tokens that the model makes from the patches, sometimes pooled
     TOKEN_SIDE = "token side"  # tokens per side
+    PER_CELL = "per cell"  # pixels of another image, a whole number of them per cell
     MULTIPLES = "multiples"  # a list of sizes, each a multiple of the image size
     SIDES = "sides"  # pixels per side, one number per tower
     WINDOW = "window"  # cells of an attention window, per side
@@ -287,67 +288,6 @@ RESOLUTION_KEYS: Mapping[str, str] = {
     SPECTROGRAM: "max_length",
 }
 
-# model_types that transformers can build or run only for square images. Each was tried with
-# transformers 5.22 at 64×96. Most divide image_size as one number. The DINOv2 models take the
-# square root of the number of positions.
-SQUARE_ONLY: frozenset[str] = frozenset(
-    [
-        "aimv2_vision_model",
-        "altclip_vision_model",
-        "blip_vision_model",
-        "blip_2_vision_model",
-        "bridgetower_vision_model",
-        "chinese_clip_vision_model",
-        "clip_vision_model",
-        "clipseg_vision_model",
-        "deepseek_ocr2_sam_vision_model",
-        "dinov2",
-        "dinov2_with_registers",
-        "dpt",
-        "eomt",
-        "git_vision_model",
-        "glm4v_vision",
-        "glm4v_moe_vision",
-        "glm_image_vision",
-        "idefics2_vision",
-        "idefics3_vision",
-        "instructblip_vision_model",
-        "instructblipvideo_vision_model",
-        "internvl_vision",
-        "janus_vision_model",
-        "kosmos_2_vision_model",
-        "layoutlmv3",
-        "levit",
-        "llama4_vision_model",
-        "metaclip_2_vision_model",
-        "mlcd_vision_model",
-        "mllama_vision_model",
-        "ovis2_vision",
-        "owlv2_vision_model",
-        "owlvit_vision_model",
-        "paddleocr_vl_vision",
-        "phi4_multimodal_vision",
-        "pixio",
-        "pvt",
-        "radio",
-        "rf_detr_dinov2",
-        "sam",
-        "sam_vision_model",
-        "sam_prompt_encoder",
-        "sam_hq_vision_model",
-        "sam_hq_prompt_encoder",
-        "siglip_vision_model",
-        "siglip2_vision_model",
-        "smolvlm_vision",
-        "step3p5_vision",
-        "tipsv2_vision_model",
-        "tvp",
-        "vjepa2",
-        "unlimited_ocr_sam_vision_model",
-        "xclip_vision_model",
-    ]
-)
-
 # Keys of processors that are changed by what they count, in any file.
 PROCESSOR_KEYS: tuple[tuple[str, KeyKind, str], ...] = (
     (
@@ -360,6 +300,7 @@ PROCESSOR_KEYS: tuple[tuple[str, KeyKind, str], ...] = (
     ("image_grid_pinpoints", KeyKind.MULTIPLES, "models/llava_next:93; llava_onevision:112"),
     ("input_sizes", KeyKind.MULTIPLES, "openvla/openvla-7b preprocessor_config.json"),
 )
+_FLAVA = "models/flava/image_processing_flava.py: one code per cell, 8 pixels of its image each"
 # The same, but only for this processor: in other processors the key means something else.
 CLASS_KEYS: tuple[tuple[str, str, KeyKind, str], ...] = (
     (
@@ -368,6 +309,9 @@ CLASS_KEYS: tuple[tuple[str, str, KeyKind, str], ...] = (
         KeyKind.TOKEN_SIDE,
         "models/cohere2_vision/processing_cohere2_vision.py:44,69",
     ),
+    ("FlavaImageProcessor", "input_size_patches", KeyKind.GRID, _FLAVA),
+    ("FlavaImageProcessor", "codebook_size", KeyKind.PER_CELL, _FLAVA),
+    ("FlavaImageProcessor", "codebook_crop_size", KeyKind.PER_CELL, _FLAVA),
 )
 # Changed only if equal to the old size, because they may be a limit and not the image size.
 BOUNDS: tuple[tuple[str, str], ...] = (

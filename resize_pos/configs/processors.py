@@ -129,8 +129,15 @@ def _resize(value: Any, old: Size, new: Size) -> Any:
 
 
 def _edges(value: Any, old: Size, new: Size) -> Any:
-    """The limits of a side: scale both by the same ratio, if the upper one is the old size."""
-    longest = max(old.height, old.width)
+    """The limits of a side: scale both by the same ratio, if the upper one is the old size.
+
+    If both are sides of the old size (YOLOS: 800×1333), they become the sides of the new one.
+    """
+    shortest, longest = sorted((old.height, old.width))
+    if value == {"shortest_edge": shortest, "longest_edge": longest}:
+        after = {"shortest_edge": min(new.height, new.width)}
+        after["longest_edge"] = max(new.height, new.width)
+        return {key: after[key] for key in value}
     if value["longest_edge"] != longest:
         return None
     ratio = max(new.height, new.width) / longest
@@ -148,6 +155,9 @@ def _before_crop(value: Any, crop: Size, new: Size) -> Any:
         if height is None or width is None:
             return None
         return {**value, "height": height, "width": width}
+    if isinstance(value, list) and len(value) == 2:
+        sides = [_scaled(value[0], tall), _scaled(value[1], wide)]
+        return None if None in sides else sides
     return _edge(value, crop, new)
 
 

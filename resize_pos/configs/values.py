@@ -226,8 +226,27 @@ def _new_grid(value: object, transfer: Transfer) -> object:
     assert old is not None and new is not None
     pairs = {old.height: new.height, old.width: new.width}
     if type(value) is int:
+        if value in pairs and not new.is_square:
+            raise GeometryError(
+                f"a config states {value} patches per side as one number, which cannot state "
+                f"{new}.",
+                hint="choose a square target; or pass --no-config to convert the weights alone.",
+            )
         return pairs.get(value)
     return [new.height, new.width] if value == [old.height, old.width] else None
+
+
+def _new_per_cell(value: object, transfer: Transfer) -> object:
+    """Return the new size of an image that has a whole number of pixels per cell."""
+    old, new, size = transfer.from_grid, transfer.to_grid, as_size(value)
+    if old is None or new is None or size is None:
+        return None
+    if size.height % old.height or size.width % old.width:
+        return None
+    tall, wide = size.height // old.height * new.height, size.width // old.width * new.width
+    if isinstance(value, dict):
+        return {**value, "height": tall, "width": wide}
+    return tall if type(value) is int and tall == wide else [tall, wide]
 
 
 def _new_cells(value: object, transfer: Transfer) -> object:
@@ -322,6 +341,7 @@ _NEW_VALUES: Mapping[KeyKind, Callable[[object, Transfer], object]] = {
     KeyKind.HEIGHT: _new_height,
     KeyKind.WIDTH: _new_width,
     KeyKind.GRID: _new_grid,
+    KeyKind.PER_CELL: _new_per_cell,
     KeyKind.CELLS: _new_cells,
     KeyKind.GRID_HEIGHT: _new_grid_height,
     KeyKind.GRID_WIDTH: _new_grid_width,

@@ -8,7 +8,7 @@ states the factor in its config under a different key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -49,6 +49,8 @@ class Pooling:
     up: bool = False  # whether remaining cells also give a token
     most: KeyPath = ()  # key of the largest number of tokens per side
     stride: KeyPath | int = 0  # if no table states it: pixels per cell, or its key
+    halved_by: KeyPath = ()  # a list of steps; each one after the first halves the grid
+    cells_in: KeyPath = ()  # a mapping whose keys are all possible numbers of cells
     sized_by: tuple[str, ...] = ()  # and the processor keys that state the size
     source: str = ""
 
@@ -70,6 +72,9 @@ class Pooling:
 
     def pixels_per_cell(self, model: Document) -> int | None:
         """Return the pixels per cell of a tower without a table that follows the image."""
+        halves = _follow(model, self.halved_by) if self.halved_by else None
+        if isinstance(halves, list) and 0 < len(halves) < 16:
+            return int(2 ** (len(halves) - 1))
         value = self.stride if isinstance(self.stride, int) else _follow(model, self.stride)
         steps = value if isinstance(value, list) else [value]
         whole = all(type(step) is int and step > 0 for step in steps)
@@ -183,6 +188,21 @@ POOLINGS: tuple[Pooling, ...] = (
         source="models/fast_vlm/configuration_fast_vlm.py: fastvit_mci3 has stride 64",
     ),
     _pooling(
+        "chameleon",
+        tokens=Tokens.CELLS,
+        stride=16,
+        halved_by=("vq_config", "channel_multiplier"),
+        sized_by=("crop_size", "size"),
+        source="models/chameleon/configuration_chameleon.py: the encoder's steps; processing:44",
+    ),
+    _pooling(
+        "aria",
+        tokens=Tokens.FIXED,
+        divides=False,
+        cells_in=("projector_patch_to_query_dict",),
+        source="models/aria/modeling_aria.py:202: queries by the number of cells",
+    ),
+    _pooling(
         "florence2",
         tokens=Tokens.CELLS,
         stride=("vision_config", "patch_stride"),
@@ -248,6 +268,13 @@ def require_runnable(document: Document, grid: Grid, patch: Size) -> None:
             f"({_reason(pooling, model)}).",
             hint=f"the nearest sizes that it can run are {_nearest(grid, factor, patch)}.",
         )
+    possible = _follow(model, pooling.cells_in) if pooling.cells_in else None
+    if isinstance(possible, dict) and str(grid.cells) not in possible:
+        raise GeometryError(
+            f"{name} cannot run a grid of {grid} cells: {'.'.join(pooling.cells_in)} has no entry "
+            f"for {grid.cells} cells.",
+            hint=f"the sizes that it can run are {_squares(possible, patch)}.",
+        )
     most = _follow(model, pooling.most) if pooling.most else None
     if type(most) is int and max(grid.height, grid.width) > most:
         raise GeometryError(
@@ -255,6 +282,12 @@ def require_runnable(document: Document, grid: Grid, patch: Size) -> None:
             f"({'.'.join(pooling.most)}).",
             hint=f"the largest size that it can run is {Grid(most, most).pixels(patch)} px.",
         )
+
+
+def _squares(possible: Mapping[str, object], patch: Size) -> str:
+    """List the square sizes with these numbers of cells."""
+    sides = [math.isqrt(int(cells)) for cells in possible if cells.isdecimal() and len(cells) < 9]
+    return " px and ".join(str(Grid(side, side).pixels(patch)) for side in sorted(sides)) + " px"
 
 
 def _reason(pooling: Pooling, model: Document) -> str:

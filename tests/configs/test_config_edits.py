@@ -13,7 +13,7 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid, Size
 
 
-def image(old: int, new: str, patch: int = 16) -> Transfer:
+def image(old: int | str, new: str, patch: int = 16) -> Transfer:
     before, after = Size.parse(old), Size.parse(new)
     return Transfer(
         before,
@@ -394,6 +394,37 @@ TABLE: list[tuple[str, str, Any, Transfer, Edits]] = [
         SQUARE,
         {"crop_size": {"height": 384, "width": 384}, "size": {"shortest_edge": 437}},
     ),
+    (
+        "lists before a crop",
+        "preprocessor_config.json",
+        {"size": [256, 256], "crop_size": [224, 224], "do_center_crop": True},
+        WIDE,
+        {"size": [439, 585], "crop_size": [384, 512]},
+    ),
+    (
+        "YOLOS: both sides of the image",
+        "preprocessor_config.json",
+        {"size": {"longest_edge": 1344, "shortest_edge": 800}},
+        image("800x1344", "512x640"),
+        {"size": {"longest_edge": 640, "shortest_edge": 512}},
+    ),
+    (
+        "FLAVA: a mask of the cells, and an image of 8 pixels per cell",
+        "preprocessor_config.json",
+        {
+            "image_processor_type": "FlavaImageProcessorFast",
+            "input_size_patches": 14,
+            "codebook_size": {"height": 112, "width": 112},
+            "codebook_crop_size": 112,
+            "total_mask_patches": 75,
+        },
+        SQUARE,
+        {
+            "input_size_patches": 24,
+            "codebook_size": {"height": 192, "width": 192},
+            "codebook_crop_size": 192,
+        },
+    ),
     ("sound", "preprocessor_config.json", {"size": 224, "sampling_rate": 16000}, SQUARE, {}),
 ]
 
@@ -422,6 +453,13 @@ SQUARE_ONLY = [
     {"vision_config": {"model_type": "siglip2_vision_model", "num_patches": 196}},
     {"model_type": "layoutlmv3", "input_size": 224},
     {"vision_config": {"model_type": "siglip_vision_model"}},
+    {"model_type": "beit", "image_size": 224, "use_absolute_position_embeddings": True},
+    {"model_type": "data2vec-vision", "image_size": 224, "use_absolute_position_embeddings": True},
+    {"model_type": "vit_mae", "image_size": 224, "architectures": ["ViTMAEForPreTraining"]},
+]
+PAIRS_TOO = [
+    {"model_type": "beit", "image_size": 224, "use_absolute_position_embeddings": False},
+    {"model_type": "vit_mae", "image_size": 224, "architectures": ["ViTMAEModel"]},
 ]
 
 
@@ -430,6 +468,18 @@ def test_a_rectangle_is_refused_where_the_library_takes_one_number(document: Any
     with pytest.raises(GeometryError, match="square images only, not for 384x512 px") as caught:
         plan_config_edits({"config.json": document}, WIDE)
     assert "--no-config" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("document", PAIRS_TOO)
+def test_a_rectangle_is_stated_where_the_library_takes_a_pair(document: Any) -> None:
+    (edit,) = plan_config_edits({"config.json": document}, WIDE)
+    assert edit.after == [384, 512]
+
+
+def test_one_number_of_patches_cannot_state_a_rectangle() -> None:
+    document = {"image_processor_type": "FlavaImageProcessor", "input_size_patches": 14}
+    with pytest.raises(GeometryError, match="14 patches per side as one number"):
+        plan_config_edits({"preprocessor_config.json": document}, WIDE)
 
 
 def test_a_table_of_another_training_is_refused() -> None:

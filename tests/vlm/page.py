@@ -13,6 +13,7 @@ from tests.vlm.apart import APART, Apart
 from tests.vlm.seen import FILES, Seen, keys, read, run
 from tests.vlm.zoo import FAMILIES, Vlm
 
+_Place = tuple[str, tuple[str, ...]]  # a file, and the path of a key
 PAGE = Path(__file__).parents[2] / "docs" / "vlm.md"
 HEAD = (
     "| family | follows the size | follows the token count | stays | runs at the new size |\n"
@@ -26,16 +27,17 @@ _FOLLOW_TOKENS = {
     "num_patches",
     "pos_emb_height",
     "pos_emb_width",
+    "input_size_patches",
 }
 _STAY = {*_TOKENS, "mm_tokens_per_image", "num_query_tokens", "video_seq_length", "max_num_patches"}
 
 
 def row(family: Vlm, source: Path, seen: Seen, before: int) -> str:
     """Write the row of one family."""
-    call = "".join(f"; {advice.file}: {advice.key}" for advice in seen.report.config_advice)
+    calls = [(advice.file, (advice.key,)) for advice in seen.report.config_advice]
     flags = " ".join([f"--to {family.to[0]}", *family.flags])
     result = f"{before} → {seen.tokens} tokens" if family.token else "runs"
-    return _row(family.name, source, seen.edits, call, f"`{flags}`: {result}")
+    return _row(family.name, source, seen.edits, calls, f"`{flags}`: {result}")
 
 
 def row_apart(model: Apart, source: Path) -> str:
@@ -44,30 +46,33 @@ def row_apart(model: Apart, source: Path) -> str:
 
     report = resize_checkpoint(source, dry_run=True, **model.options)
     edits = report.plan.config_edits
-    return _row(model.name, source, edits, "", f"`{model.flags}`: {model.seen}")
+    return _row(model.name, source, edits, [], f"`{model.flags}`: {model.seen}")
 
 
-def _row(name: str, source: Path, edits: Sequence[ConfigEdit], call: str, result: str) -> str:
-    edited = {(edit.file, edit.path) for edit in edits}
+def _row(
+    name: str, source: Path, edits: Sequence[ConfigEdit], calls: Sequence[_Place], result: str
+) -> str:
+    places = [(edit.file, edit.path) for edit in edits]
     stay = [
         (file, path)
         for file in FILES
         if (source / file).exists()
         for path in keys(read(source, file))
-        if path[-1] in _STAY and (file, path) not in edited
+        if path[-1] in _STAY and (file, path) not in places
     ]
-    tokens = [(edit.file, edit.path) for edit in edits if _follows_tokens(edit)]
-    sizes = [(edit.file, edit.path) for edit in edits if not _follows_tokens(edit)]
-    cells = [name, _shown(sizes), _shown(tokens) + call, _shown(stay), result]
+    places += calls
+    tokens = [place for place in places if _follows_tokens(place)]
+    sizes = [place for place in places if not _follows_tokens(place)]
+    cells = [name, _shown(sizes), _shown(tokens), _shown(stay), result]
     return "| " + " | ".join(cell or "–" for cell in cells) + " |"
 
 
-def _follows_tokens(edit: ConfigEdit) -> bool:
-    side = edit.path[-1] == "patch_size"  # Cohere's tokens per side
-    return edit.path[-1] in _FOLLOW_TOKENS or side
+def _follows_tokens(place: _Place) -> bool:
+    key = place[1][-1]
+    return key in _FOLLOW_TOKENS or key == "patch_size"  # Cohere's tokens per side
 
 
-def _shown(places: list[tuple[str, tuple[str, ...]]]) -> str:
+def _shown(places: Sequence[_Place]) -> str:
     by_file: dict[str, list[str]] = {}
     for file, path in places:
         by_file.setdefault(file.removesuffix(".json"), []).append(f"`{'.'.join(path)}`")

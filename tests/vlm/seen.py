@@ -48,6 +48,7 @@ def run(family: Vlm, folder: Path, **call: Any) -> tuple[int, tuple[int, ...]]:
     processor = transformers.AutoProcessor.from_pretrained(folder)
     noise = np.random.default_rng(0).integers(0, 255, (40, 56, 3), dtype=np.uint8)
     text = {"text": family.prompt} if family.prompt else {}
+    call = {**family.call, **call}
     inputs = processor(images=Image.fromarray(noise), **text, return_tensors="pt", **call)
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.zeros((1, 2), dtype=torch.long)

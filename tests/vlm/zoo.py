@@ -53,6 +53,7 @@ class Vlm:
     to: tuple[int, ...] = (48, 64)
     impossible: tuple[tuple[int, str], ...] = ()  # a size, and the nearest that the refusal names
     options: dict[str, Any] = field(default_factory=dict)
+    call: dict[str, Any] = field(default_factory=dict)  # what the processor is asked for besides
     fed: bool = True  # whether the processor feeds exactly the size that was asked for
 
     @property
@@ -832,6 +833,69 @@ def kosmos2(t: Any) -> tuple[Any, Any]:
     return t.Kosmos2ForConditionalGeneration(config), processor
 
 
+def chameleon(t: Any) -> tuple[Any, Any]:
+    """An image is a list of codes, one per 8×8 pixels; no table follows the image."""
+    codes = {f"IMGIMG{chr(65 + code)}Z": 20 + code for code in range(8)}
+    config = t.ChameleonConfig(
+        **{key: value for key, value in TEXT.items() if key != "head_dim"},
+        vq_config={
+            "embed_dim": 4,
+            "num_embeddings": 8,
+            "latent_channels": 4,
+            "resolution": 32,
+            "base_channels": 32,
+            "channel_multiplier": [1, 1, 1, 1],
+            "num_res_blocks": 1,
+            "attn_resolutions": [],
+        },
+        vocabulary_map={**codes, "<image>": IMAGE},
+    )
+    images = t.ChameleonImageProcessor(size={"shortest_edge": 32}, crop_size=SQUARE)
+    processor = t.ChameleonProcessor(images, tokenizer(), image_seq_length=16)
+    return t.ChameleonForConditionalGeneration(config), processor
+
+
+def aria(t: Any) -> tuple[Any, Any]:
+    """Its processor takes 490 and 980 pixels only."""
+    tower = {**TOWER, "hidden_size": 8, "num_hidden_layers": 1, "image_size": 980, "patch_size": 14}
+    config = t.AriaConfig(
+        vision_config={"model_type": "idefics3_vision", **tower},
+        text_config={
+            **{key: value for key, value in TEXT.items() if key != "head_dim"},
+            "moe_num_experts": 2,
+            "moe_topk": 1,
+            "moe_num_shared_experts": 1,
+        },
+        image_token_index=IMAGE,
+        projector_patch_to_query_dict={35 * 35: 128, 70 * 70: 256},
+    )
+    images = t.AriaImageProcessor(max_image_size=980, min_image_size=336)
+    return t.AriaForConditionalGeneration(config), t.AriaProcessor(images, tokenizer())
+
+
+def flava(t: Any) -> tuple[Any, Any]:
+    """Its processor also makes a mask of the cells, and an image with 8×8 pixels per cell."""
+    part = {key: TOWER[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers")}
+    config = t.FlavaConfig(
+        image_config=TOWER,
+        text_config={**part, "num_attention_heads": 2, "vocab_size": VOCABULARY},
+        multimodal_config={**part, "num_attention_heads": 2},
+        hidden_size=32,
+        projection_dim=32,
+    )
+    images = t.FlavaImageProcessor(
+        size=SQUARE,
+        crop_size=SQUARE,
+        codebook_size=SQUARE,
+        codebook_crop_size=SQUARE,
+        input_size_patches=4,
+        total_mask_patches=4,
+        mask_group_min_patches=1,
+        mask_group_max_patches=4,
+    )
+    return t.FlavaModel(config), t.FlavaProcessor(images, tokenizer())
+
+
 REFERENCE = {"reference_grids": "resize"}
 ODD = ((40, "32 px and 48 px"), (56, "48 px and 64 px"))  # cells that cannot be pooled by twos
 FOURS = ((80, "64 px and 96 px"), (112, "96 px and 128 px"))  # nor into 4 × 4 tokens
@@ -883,6 +947,9 @@ FAMILIES: tuple[Vlm, ...] = (
     Vlm("colqwen2", colqwen2, "", "<|image_pad|>"),
     Vlm("molmo2", molmo2, token="<im_patch>", options=REFERENCE, fed=False),
     Vlm("kimi_k25", kimi_k25, to=(32, 48), options=REFERENCE, fed=False),
+    Vlm("chameleon", chameleon, to=(64, 48), impossible=((60, "56 px or 64 px"),)),
+    Vlm("aria", aria, to=(490, 490), impossible=((700, "490 px and 980 px"),)),
+    Vlm("flava", flava, "a cat", "", call={"return_image_mask": True}),
     Vlm("blip_2", blip_2, "describe the image"),
     Vlm("instructblip", instructblip, "describe the image"),
     Vlm("kosmos2", kosmos2, "describe the image"),
