@@ -30,7 +30,7 @@ def show_to_do(report: Report) -> None:
 def show_configs(report: Report) -> None:
     """Print the config edits, and the files that were not changed."""
     planned = report.status is Status.PLANNED
-    for edit in report.plan.config_edits:
+    for edit in report.config_edits:
         tell(str(edit), indent=2)
     for entry in report.left_out:
         verb = "is left out" if planned else "was left out"

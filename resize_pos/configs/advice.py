@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resize_pos.configs.keys import KeyKind
 from resize_pos.configs.library_keys import lengths_without_config, without_config
 from resize_pos.configs.model_types import model_type_of
-from resize_pos.configs.read import ConfigFiles, as_size, library_of
-from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels, new_value
+from resize_pos.configs.read import ConfigFiles, library_of
+from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
@@ -29,10 +28,12 @@ class ConfigAdvice:
     key: str
     before: Any
     after: Any
+    reason: str = ""  # why it was not changed, if that can differ from value to value
 
     def __str__(self) -> str:
         before = "(not set)" if self.before is None else self.before
-        return f"{self.library} {self.file}: {self.key} {before} → {self.after}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.library} {self.file}: {self.key} {before} → {self.after}{reason}"
 
 
 # Arguments that the caller must pass to a processor, by model type. GotOcr2Processor writes 256
@@ -44,14 +45,14 @@ _CALLED_WITH: Mapping[str, tuple[str, KeyKind]] = {
 }
 
 
-_UNSAID = (Action.KEEP, Action.DROP, Action.SCALE)  # no config states these
+UNSAID = (Action.KEEP, Action.DROP, Action.SCALE)  # no config states these
 
 
 def advise(
     steps: Sequence[Step], request: Request, files: ConfigFiles, *, edited: bool
 ) -> tuple[ConfigAdvice, ...]:
     """List the changes that are left to the user: in configs that were not edited, or in code."""
-    changes = [step for step in steps if step.action not in _UNSAID]
+    changes = [step for step in steps if step.action not in UNSAID]
     transfer = Transfer.of(steps, request)
     if not changes and transfer.to_size is None:
         return ()
@@ -72,39 +73,6 @@ def advise(
         )
     found = _general(steps, changes, transfer)
     return tuple({(each.library, each.file, each.key): each for each in found}.values())
-
-
-def advise_inside(
-    steps: Sequence[Step], request: Request, settings: Mapping[str, object]
-) -> tuple[ConfigAdvice, ...]:
-    """List numbers inside a checkpoint that still state the old geometry: args.img_size, …"""
-    changes = [step for step in steps if step.action not in _UNSAID]
-    if not settings or not changes:
-        return ()
-    transfer = Transfer.of(steps, request)
-    found = []
-    for name, value in settings.items():
-        after = _after(name, value, changes, transfer)
-        if after is not None and after != value:
-            found.append(ConfigAdvice("inside", "the checkpoint", name, value, after))
-    return tuple(found)
-
-
-def _after(name: str, value: object, changes: Sequence[Step], transfer: Transfer) -> object:
-    """Return the new value of a number; None: it does not state the old geometry."""
-    for step in changes:  # DeepSpeed's param_shapes
-        stated = re.sub(r"^.*\bparam_shapes\.(?:\d+\.)?", "", name)
-        same = f".{step.name}".endswith(f".{stated}")
-        if value == list(step.tensor.shape) and same:
-            return list(step.target_shape)
-    key = next((word for word in reversed(name.split(".")) if not word.startswith("_")), "")
-    if re.search("position|context|length", key):
-        return transfer.lengths.get(value) if type(value) is int else None
-    if "window" in key:
-        return new_value(KeyKind.WINDOW, value, transfer)
-    if transfer.to_size is not None and transfer.states(as_size(value)):
-        return new_value(KeyKind.SIZE, value, transfer)
-    return None
 
 
 def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:

@@ -191,6 +191,15 @@ class Container:
         return {}
 
     @property
+    def fixed_settings(self) -> Mapping[str, str]:
+        """Why a setting cannot be changed, by name; missing or empty: it can."""
+        return {}
+
+    def with_settings(self, values: Mapping[str, object]) -> Container:
+        """Return the same checkpoint, whose output has these settings."""
+        raise ContainerError(f"{self.path.name}: {next(iter(values))} cannot be changed.")
+
+    @property
     def conversion(self) -> Conversion | None:
         """What a change of the file format did, for the report."""
         return None

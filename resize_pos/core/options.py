@@ -354,6 +354,12 @@ JOB_OPTIONS: tuple[Option, ...] = (
         flag="--no-config",
     ),
     Option(
+        "edit_sizes",
+        Kind.FLAG,
+        _RUN,
+        "Also change sizes that the checkpoint itself states, such as hyper_parameters.img_size.",
+    ),
+    Option(
         "link",
         Kind.FLAG,
         _RUN,

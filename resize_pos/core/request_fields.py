@@ -65,6 +65,7 @@ class JobFields:
     device: str = "cpu"
     force: bool = False
     edit_configs: bool = True
+    edit_sizes: bool = False
     link: bool = False
     drop_extras: bool = False
     select: str | None = None
@@ -125,6 +126,7 @@ class ResizeOptions(Options, total=False):
     device: str | None
     force: bool | None
     edit_configs: bool | None
+    edit_sizes: bool | None
     link: bool | None
     drop_extras: bool | None
     select: str | None

@@ -63,7 +63,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "upload": _upload(report.upload),
         "config_edits": [
             {"file": edit.file, "key": edit.key, "from": edit.before, "to": edit.after}
-            for edit in report.plan.config_edits
+            for edit in report.config_edits
         ],
         "config_advice": [
             {
@@ -72,6 +72,7 @@ def report_document(report: Report) -> dict[str, Any]:
                 "key": advice.key,
                 "from": advice.before,
                 "to": advice.after,
+                "reason": advice.reason,
             }
             for advice in report.config_advice
         ],

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from resize_pos.configs.inside import INSIDE
 from resize_pos.containers.detect import format_of
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.fast_dataclass import dataclass
@@ -85,7 +86,7 @@ def _library(report: Report) -> str | None:
     edited = {edit.file for edit in report.plan.config_edits}
     if report.config_library is not None and edited:
         return f"{report.config_library} folder"
-    named = {advice.library for advice in report.config_advice}
+    named = {advice.library for advice in report.config_advice} - {INSIDE}
     return next(iter(named)) if len(named) == 1 else None
 
 

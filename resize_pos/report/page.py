@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from resize_pos._version import __version__
+from resize_pos.configs.advice import ConfigAdvice
 from resize_pos.containers.sources import source_name
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.fast_dataclass import dataclass
@@ -282,13 +283,18 @@ def _notes(report: Report, groups: Sequence[Group[Table]]) -> Iterable[str]:
 def _settings(report: Report) -> tuple[Setting, ...]:
     edits = [
         Setting(edit.file, edit.key, _value(edit.before), _value(edit.after), done=True)
-        for edit in report.plan.config_edits
+        for edit in report.config_edits
     ]
     left = [
-        Setting(f"{a.library} {a.file}", a.key, _value(a.before), _value(a.after), done=False)
+        Setting(f"{a.library} {a.file}", a.key, _value(a.before), _left(a), done=False)
         for a in report.config_advice
     ]
     return (*edits, *left)
+
+
+def _left(advice: ConfigAdvice) -> str:
+    value = _value(advice.after)
+    return f"{value} ({advice.reason})" if advice.reason else value
 
 
 def _value(value: object) -> str:

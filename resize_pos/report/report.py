@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from resize_pos.configs.advice import ConfigAdvice
 from resize_pos.configs.keys import Library
 from resize_pos.configs.timm_models import KnownModel
+from resize_pos.configs.values import ConfigEdit
 from resize_pos.containers.base import Copied
 from resize_pos.containers.reformat import Conversion
 from resize_pos.core.fast_dataclass import dataclass
@@ -89,6 +90,7 @@ class Report:
     sha256: str | None = None  # of the output; computed only if a document is requested
     holds_graph: bool = False  # the output is a whole program, which no model code builds
     config_advice: tuple[ConfigAdvice, ...] = ()  # config changes that the user must make
+    size_edits: tuple[ConfigEdit, ...] = ()  # of values that the checkpoint itself holds
     left_out: tuple[LeftOut, ...] = ()  # files that are not copied to the new folder
     config_library: Library | None = None  # of the configs that a folder holds
     architecture: str | None = None  # the class of transformers that saved a folder
@@ -100,6 +102,11 @@ class Report:
     output_bytes: int | None = None  # of a plan: what the output takes at most
     upload: HubUpload | None = None  # to the hub, if one was asked for
     needs_force: bool = False  # of a plan: the target exists, and only --force would replace it
+
+    @property
+    def config_edits(self) -> tuple[ConfigEdit, ...]:
+        """Every value that is changed with the weights: in config files and in the checkpoint."""
+        return (*self.plan.config_edits, *self.size_edits)
 
     @property
     def notes(self) -> tuple[Note, ...]:

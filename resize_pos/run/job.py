@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from resize_pos.configs.advice import advise, advise_inside
+from resize_pos.configs.advice import advise
+from resize_pos.configs.inside import SizesInside, sizes_inside
 from resize_pos.configs.read import ConfigFile, ConfigFiles, architecture, configs_library
 from resize_pos.configs.timm_models import KnownModel, timm_model
 from resize_pos.configs.values import ConfigEdit, config_files
@@ -149,6 +150,9 @@ def run(job: Job) -> Report:
         from resize_pos.planning.value_checks import require_sound_values
 
         require_sound_values(plan, lambda name: _bytes_of(container, name), container.path.name)
+    inside = SizesInside()
+    if not container.holds_graph:
+        inside = _sizes_inside(container, plan, edit=job.edit_sizes)
     report = Report(
         job.source,
         output,
@@ -162,8 +166,9 @@ def run(job: Job) -> Report:
         if container.holds_graph
         else (
             *advise(plan.steps, plan.request, around.files, edited=bool(configs)),
-            *advise_inside(plan.steps, plan.request, container.settings),
+            *inside.left,
         ),
+        size_edits=inside.edits,
         config_library=configs_library(documents),
         architecture=architecture(documents),
         known_model=None if folder else _known_model(container),
@@ -189,7 +194,7 @@ def run(job: Job) -> Report:
         _make_folder(output, job)
         edited_files = _edited(configs, plan.config_edits)
         container = container.with_configs(edited_files, link=job.link)
-        done = _convert(container, plan, output, job, around)
+        done = _convert(container, plan, output, job, around, inside)
         report = replace(
             report,
             status=Status.RESIZED,
@@ -217,6 +222,12 @@ def _geometry_change(plan: Plan) -> GeometryChange:
     grids = dict.fromkeys((step.table.grid, step.target) for step in plan.changes)
     shapes = {step.name: step.target_shape for step in plan.changes}
     return GeometryChange(shapes, plan.from_size, plan.to_size, tuple(grids))
+
+
+def _sizes_inside(container: Container, plan: Plan, *, edit: bool) -> SizesInside:
+    settings = container.settings
+    fixed = container.fixed_settings if settings else {}
+    return sizes_inside(plan.steps, plan.request, settings, fixed, edit=edit)
 
 
 def _require_device(device: str) -> None:
@@ -295,13 +306,20 @@ def _staged(output: Path, job: Job, *, folder: bool) -> AbstractContextManager[P
 
 
 def _convert(
-    container: Container, plan: Plan, output: Path, job: Job, around: Surroundings
+    container: Container,
+    plan: Plan,
+    output: Path,
+    job: Job,
+    around: Surroundings,
+    inside: SizesInside,
 ) -> _Written:
     """Write the target. Everything that can fail happens before the rename."""
     from resize_pos.core.background import Beside, Promise  # only in a real run
 
     if plan.drops:
         container = container.without(plan.drops)
+    if inside.edits:
+        container = container.with_settings(inside.values)
     shapes = {step.name: step.target_shape for step in plan.changes}
     with _staged(output, job, folder=container.is_folder) as stage:
         require_space(output.parent, container.output_bytes(shapes))
@@ -330,6 +348,8 @@ def _convert(
             result = open_container(stage)
             result.check_with_reference()
             check_output(result, container, plan, before, around, written)
+            if inside.edits:
+                inside.require_written(result.settings)
             return _Written(copied, reports.result(), _hash_if_asked(stage, job))
 
 

@@ -167,7 +167,7 @@ def _resume(folder: Path) -> None:
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-    torch.save(saved, folder / "run.pth")
+    torch.save({**saved, "hyper_parameters": {"img_size": 224}}, folder / "run.pth")
 
 
 def _onnx(folder: Path) -> None:

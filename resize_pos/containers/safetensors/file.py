@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from resize_pos.containers.safetensors.header import (
     check_tensors,
     read_header,
 )
+from resize_pos.containers.safetensors.settings import changed_metadata, metadata_settings
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
@@ -66,6 +67,20 @@ class SafetensorsFile(FileContainer):
     def format(self) -> str:
         """What kind of file it is, in words for a person."""
         return "safetensors"
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Numbers in the metadata that may state a size or a length."""
+        return {name: each.value for name, each in metadata_settings(self.metadata).items()}
+
+    @property
+    def fixed_settings(self) -> Mapping[str, str]:
+        """The settings that cannot be changed, and why."""
+        return {name: each.fixed for name, each in metadata_settings(self.metadata).items()}
+
+    def with_settings(self, values: Mapping[str, object]) -> SafetensorsFile:
+        """Return the same file, whose output has these settings."""
+        return replace(self, metadata=changed_metadata(self.metadata, values))
 
     def read(self, name: str) -> NDArray[Any]:
         """Read one tensor in its stored dtype; no other byte of the data is read."""

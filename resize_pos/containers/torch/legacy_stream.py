@@ -19,6 +19,7 @@ from resize_pos.containers.pickle.values import atom_of, entries_of, sequence_of
 from resize_pos.containers.pickle.walk import Walked, walk
 from resize_pos.containers.torch.edit import Replacement, edit_checkpoint
 from resize_pos.containers.torch.new_checkpoint import ROOT, copied_record, write_checkpoint
+from resize_pos.containers.torch.settings import change_settings
 from resize_pos.containers.torch.stored_tensors import TorchContainer
 from resize_pos.containers.torch.tensors import TensorRef, storage_of
 from resize_pos.containers.torch.tree import Tree, find_tensors
@@ -48,6 +49,7 @@ class TorchLegacy(TorchContainer):
     _walked: Walked = field(repr=False)
     _places: Mapping[str, tuple[int, int]] = field(repr=False)  # storage → begin and length
     _dropped: tuple[str, ...] = ()
+    _new_settings: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> TorchLegacy:
@@ -88,6 +90,10 @@ class TorchLegacy(TorchContainer):
         left = {n: info for n, info in self.tensors.items() if not n.startswith(prefixes)}
         return replace(self, tensors=left, _dropped=(*self._dropped, *entries))
 
+    def with_settings(self, values: Mapping[str, object]) -> TorchLegacy:
+        """Return the same checkpoint, whose output has these settings."""
+        return replace(self, _new_settings=values)
+
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Return an upper bound of the size of the zip checkpoint."""
         headers = _PER_RECORD * (len(self._places) + 8)
@@ -110,7 +116,7 @@ class TorchLegacy(TorchContainer):
                 self.tree,
                 replacements,
                 self._dropped,
-                self._shorten_identities,
+                self._edit_further,
             )
         records = []
         for key, (start, length) in self._places.items():
@@ -122,6 +128,10 @@ class TorchLegacy(TorchContainer):
         records += [Fresh.holding(f"{ROOT}data/{k}", edited.storages[k]) for k in edited.added]
         write_checkpoint(self.source, stage, edited.pickle, records, metadata)
         return self.copied_except(changes)
+
+    def _edit_further(self, editor: PickleEditor) -> None:
+        self._shorten_identities(editor)
+        change_settings(editor, self.tree.settings, self._new_settings)
 
     def _shorten_identities(self, editor: PickleEditor) -> None:
         """Remove the last part of storage ids (the view), which a zip checkpoint does not have."""

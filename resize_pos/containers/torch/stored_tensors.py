@@ -51,7 +51,12 @@ class TorchContainer(FileContainer):
     @property
     def settings(self) -> Mapping[str, object]:
         """Numbers of a config or of arguments that were saved with the weights."""
-        return self.tree.settings
+        return {name: setting.value for name, setting in self.tree.settings.items()}
+
+    @property
+    def fixed_settings(self) -> Mapping[str, str]:
+        """The settings that cannot be changed, and why."""
+        return {name: setting.fixed for name, setting in self.tree.settings.items()}
 
     def ref(self, name: str) -> TensorRef:
         """Return where and how a tensor is stored."""

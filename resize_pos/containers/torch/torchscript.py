@@ -71,6 +71,11 @@ class TorchScript(TorchContainer):
         return {}
 
     @property
+    def settings(self) -> Mapping[str, object]:
+        """Always empty: the output holds only the tensors of the module."""
+        return {}
+
+    @property
     def optimizers(self) -> tuple[OptimizerState, ...]:
         """Always empty: the output holds only the tensors of the module."""
         return ()

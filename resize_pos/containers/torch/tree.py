@@ -23,6 +23,7 @@ from resize_pos.containers.pickle.values import (
     value_of,
 )
 from resize_pos.containers.pickle.walk import Walked
+from resize_pos.containers.torch.settings import PickledSetting, note_setting
 from resize_pos.containers.torch.tensors import REBUILD, TensorRef, read_call
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
@@ -40,29 +41,6 @@ _WRAPPERS = {
     ("torch.nn.parameter", "Buffer"),
 }
 _TYPED = {("torch._tensor", "_rebuild_from_type_v2"), ("torch._tensor", "_rebuild_from_type")}
-_MOST_SIDES = 6  # of a size or a shape that is compared with the tables
-# Names under which training code saves a size or a length.
-_SIZE_SETTINGS = frozenset(
-    {
-        "img_size",
-        "image_size",
-        "input_size",
-        "img_dim",
-        "imgsz",
-        "image_resolution",
-        "input_resolution",
-        "img_resolution",
-        "resolution",
-        "crop_size",
-        "train_size",
-        "window_size",
-        "max_position_embeddings",
-        "n_positions",
-        "context_length",
-        "max_source_positions",
-        "max_target_positions",
-    }
-)
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
@@ -75,7 +53,9 @@ class Tree:
     optimizers: tuple[OptimizerState, ...]
     entries: Mapping[str, PickledItem]  # of the optimizers' states, by name
     wrapper: str | None  # the key of the mapping with the weights; empty: the whole checkpoint
-    settings: Mapping[str, object] = field(default_factory=dict)  # that may state a size, by name
+    settings: Mapping[str, PickledSetting] = field(
+        default_factory=dict
+    )  # that may state a size, by name
 
 
 def find_tensors(walked: Walked) -> Tree:
@@ -104,7 +84,7 @@ class _Finder:
         self._tensors: dict[str, TensorRef] = {}
         self._parents: dict[str, str | None] = {}
         self._others: dict[str, None] = {}
-        self._settings: dict[str, object] = {}
+        self._settings: dict[str, PickledSetting] = {}
         self._optimizers: list[OptimizerState] = []
         self._entries: dict[str, PickledItem] = {}
         self._characters = 0
@@ -132,7 +112,7 @@ class _Finder:
         if isinstance(value, Atom | Global | Persistent):
             self._note_other(visit.name)
             if isinstance(value, Atom) and type(value.value) is int:
-                self._note_setting(visit.name, value.value)
+                note_setting(self._settings, visit.name, visit.ref)
             return
         if isinstance(value, Made):
             found = self._tensor(value)
@@ -145,12 +125,10 @@ class _Finder:
                 if not visit.in_state:
                     self._weight_names.append(name)
                 return
+        note_setting(self._settings, visit.name, visit.ref)
         if id(value) in self._seen:  # the same object again: it already has its names
             return
         self._seen.add(id(value))
-        numbers = _numbers(value)
-        if numbers is not None:
-            self._note_setting(visit.name, numbers)
         if isinstance(value, Made) and _is_opaque(value):
             self._note_other(visit.name)
             return
@@ -227,14 +205,6 @@ class _Finder:
         words = name.split(".", 3)
         self._others[name if len(words) < 4 else f"{words[0]}.{words[1]}.…"] = None
 
-    def _note_setting(self, name: str, value: int | list[int]) -> None:
-        """Remember a size that was saved with the weights, such as args.img_size."""
-        key = next((w for w in reversed(name.split(".")) if not w.startswith("_")), "")
-        # DeepSpeed's param_shapes states the shape of every parameter.
-        known = key in _SIZE_SETTINGS or ".param_shapes." in f".{name}"
-        if known and len(self._settings) < _MOST_OTHERS:
-            self._settings[name] = value
-
     def _counted(self, name: str) -> str:
         self._characters += len(name)
         if self._characters > _MOST_CHARACTERS:
@@ -302,17 +272,6 @@ class _Finder:
             first = value_of(arguments[0]) if call in _WRAPPERS and arguments else None
             inner = first if isinstance(first, Made) else None
         return None if inner is None else self._refs.get(id(inner))
-
-
-def _numbers(value: PickledValue) -> list[int] | None:
-    """Return the numbers of a short list, a tuple or a torch.Size; None for anything else."""
-    if isinstance(value, Made) and global_of(value.call) == ("torch", "Size"):
-        arguments = sequence_of(value.arguments) or []
-        value = value_of(arguments[0]) if arguments else value
-    if not isinstance(value, PickledSequence) or not 0 < len(value.items) <= _MOST_SIDES:
-        return None
-    numbers = [atom_of(item) for item in value.items]
-    return [n for n in numbers if type(n) is int] if all(type(n) is int for n in numbers) else None
 
 
 def _identity(key: Ref, index: int) -> str:

@@ -12,10 +12,12 @@ from resize_pos.containers.arrays import stored_bytes
 from resize_pos.containers.base import Copied, Promised
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import STRIDE, LaterBytes, congruence, write_spliced
+from resize_pos.containers.pickle.edit import PickleEditor
 from resize_pos.containers.pickle.walk import Walked
 from resize_pos.containers.torch.archive import Archive, SizedPickle, parsed_pickle
 from resize_pos.containers.torch.edit import Edited, Replacement, edit_checkpoint
 from resize_pos.containers.torch.new_checkpoint import NOTE, note_record
+from resize_pos.containers.torch.settings import change_settings
 from resize_pos.containers.torch.stored_tensors import TorchContainer
 from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.containers.torch.tree import Tree
@@ -45,6 +47,7 @@ class TorchZip(TorchContainer):
     _pickle: bytes = field(repr=False)
     _walked: Walked = field(repr=False)
     _dropped: tuple[str, ...] = ()
+    _new_settings: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, archive: Archive) -> TorchZip:
@@ -77,6 +80,13 @@ class TorchZip(TorchContainer):
         prefixes = tuple(f"{name}." for name in entries)
         left = {n: info for n, info in self.tensors.items() if not n.startswith(prefixes)}
         return replace(self, tensors=left, _dropped=(*self._dropped, *entries))
+
+    def with_settings(self, values: Mapping[str, object]) -> TorchZip:
+        """Return the same checkpoint, whose output has these settings."""
+        return replace(self, _new_settings=values)
+
+    def _edit_settings(self, editor: PickleEditor) -> None:
+        change_settings(editor, self.tree.settings, self._new_settings)
 
     def output_bytes(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Return an upper bound of the file size: old storages may stay."""
@@ -120,7 +130,14 @@ class TorchZip(TorchContainer):
         self, stage: Path, changes: Mapping[str, Replacement], metadata: Mapping[str, str]
     ) -> Copied:
         with self.source.naming():
-            edited = edit_checkpoint(self._pickle, self._walked, self.tree, changes, self._dropped)
+            edited = edit_checkpoint(
+                self._pickle,
+                self._walked,
+                self.tree,
+                changes,
+                self._dropped,
+                self._edit_settings,
+            )
         note = {**self.metadata, **metadata}
         alignment = self._alignment()
         layout = lay_out(self._planned(edited, note, 0), alignment)
