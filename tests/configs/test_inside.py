@@ -274,6 +274,28 @@ def test_one_number_in_metadata(tmp_path: Path) -> None:
     assert set(inside(edited(source, "96x128", from_="48")).values()) == {TWO}
 
 
+def test_metadata_that_is_no_config_is_left_alone(tmp_path: Path) -> None:
+    deep = '{"a":' * 9 + '{"img_size": [48, 64]}' + "}" * 9
+    metadata = {
+        "deep": deep,
+        "endless": '{"img_size":' * 100_000,
+        "img_size": "0" * 5000,
+        "image_size": "large",
+        "list": '[{"img_size": [48, 64]}]',
+        "many": json.dumps({str(i): {"img_size": [48, 64]} for i in range(150)}),
+    }
+    source = tmp_path / "x.safetensors"
+    save_file(weights(), source, metadata)
+    report = edited(source, "96x128")
+    with safe_open(report.output, "pt") as file:
+        written = dict(file.metadata())
+    assert {key: written[key] for key in metadata if key != "many"} == {
+        key: text for key, text in metadata.items() if key != "many"
+    }
+    assert len(report.config_edits) == written["many"].count("[96, 128]") == 100
+    assert written["many"].count("[48, 64]") == 50
+
+
 def test_an_output_with_another_value_is_refused() -> None:
     plan = SizesInside((ConfigEdit("the checkpoint", ("a.img_size",), 48, 96),))
     plan.require_written({"a.img_size": 96})

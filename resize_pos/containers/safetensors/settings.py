@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resize_pos.containers.size_settings import MOST_SETTINGS, MOST_SIDES, SAME_NAME, SIZE_KEYS
+from resize_pos.containers.size_settings import MOST_SIDES, SAME_NAME, SIZE_KEYS
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import KeyPath, parse, replace_value
 from resize_pos.core.lazy_regex import lazy_regex
 
 _OWN = "resize_pos"  # the record of an earlier conversion, which states its own sizes
+# Every edit reads the text again, once for each level, so all three are limited.
 _LONGEST = 1 << 20  # characters of a text that is searched
+_DEEPEST = 8  # levels of a config
+_MOST = 100  # settings
 _OTHER_FORM = "it is text in a form that is not edited"
 _PAIR = lazy_regex(r"\(?\s*(\d{1,6})\s*[x×,]\s*(\d{1,6})\s*\)?")
 
@@ -34,7 +37,7 @@ def metadata_settings(metadata: Mapping[str, str]) -> Mapping[str, MetadataSetti
         if name in found:
             setting = MetadataSetting(setting.value, setting.key, setting.path, SAME_NAME)
         found[name] = setting
-        if len(found) >= MOST_SETTINGS:
+        if len(found) >= _MOST:
             break
     return found
 
@@ -73,7 +76,7 @@ def _numbers(document: Any) -> Iterator[tuple[KeyPath, int | list[int]]]:
     waiting: list[tuple[KeyPath, Any]] = [((), document)]
     while waiting:
         path, value = waiting.pop()
-        if isinstance(value, dict):
+        if isinstance(value, dict) and len(path) < _DEEPEST:
             waiting += [((*path, key), inner) for key, inner in reversed(value.items())]
         elif type(value) is int or _is_short(value):
             yield path, value
