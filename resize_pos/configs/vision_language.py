@@ -90,7 +90,6 @@ POOLINGS: tuple[Pooling, ...] = (
         "llava",
         "vipllava",
         "llava_next",
-        "llava_next_video",
         "llava_onevision",
         "paligemma",
         "janus",
@@ -98,6 +97,13 @@ POOLINGS: tuple[Pooling, ...] = (
         "deepseek_vl_hybrid",
         tokens=Tokens.CELLS,
         source="models/llava/processing_llava.py:73; llava_onevision:47; paligemma:76; janus:63",
+    ),
+    _pooling(
+        "llava_next_video",
+        tokens=Tokens.CELLS,
+        key=("spatial_pool_stride",),
+        default=2,
+        source="models/llava_next_video/modeling…:113: frames are pooled; processing…:113: by 4",
     ),
     _pooling(
         "granite4_vision",
@@ -113,6 +119,13 @@ POOLINGS: tuple[Pooling, ...] = (
         read=FactorForm.RECIPROCAL,
         default=2,
         source="models/internvl/processing_internvl.py:58; configuration_internvl.py:117",
+    ),
+    _pooling(
+        "llama4",
+        key=("vision_config", "pixel_shuffle_ratio"),
+        read=FactorForm.RECIPROCAL,
+        default=2,
+        source="models/llama4/modeling_llama4.py: pixel_shuffle; processing_llama4.py",
     ),
     _pooling(
         "idefics3",

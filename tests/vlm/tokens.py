@@ -56,6 +56,9 @@ _MORE = (
     "<im_low>",
     *(f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)),
     *(f"TILE_{number}" for number in range(1, 13)),
+    "<|patch|>",
+    "<|tile_x_separator|>",
+    "<|tile_y_separator|>",
     *(f"<|img_row_{row}_col_{column}|>" for row in range(1, 5) for column in range(1, 5)),
 )
 VOCABULARY = 160 + 1200  # room for the 1152 places that PaliGemma's processor adds

@@ -896,6 +896,24 @@ def flava(t: Any) -> tuple[Any, Any]:
     return t.FlavaModel(config), t.FlavaProcessor(images, tokenizer())
 
 
+def llama4(t: Any) -> tuple[Any, Any]:
+    config = t.Llama4Config(
+        vision_config={
+            **TOWER,
+            "intermediate_size": 128,
+            "vision_output_dim": 32,
+            "projector_input_dim": 32,
+            "projector_output_dim": 32,
+            "pixel_shuffle_ratio": 0.5,
+        },
+        text_config={**TEXT, "intermediate_size_mlp": 32, "num_local_experts": 2},
+        image_token_index=number("<|patch|>"),
+    )
+    images = t.Llama4ImageProcessor(size=SQUARE, max_patches=4)
+    processor = t.Llama4Processor(images, tokenizer(), patch_size=8)
+    return t.Llama4ForConditionalGeneration(config).bfloat16(), processor  # as its processor
+
+
 REFERENCE = {"reference_grids": "resize"}
 ODD = ((40, "32 px and 48 px"), (56, "48 px and 64 px"))  # cells that cannot be pooled by twos
 FOURS = ((80, "64 px and 96 px"), (112, "96 px and 128 px"))  # nor into 4 × 4 tokens
@@ -904,7 +922,7 @@ FAMILIES: tuple[Vlm, ...] = (
     Vlm("llava", llava),
     Vlm("vipllava", vipllava),
     Vlm("llava_next", llava_next),
-    Vlm("llava_next_video", llava_next_video),
+    Vlm("llava_next_video", llava_next_video, impossible=ODD),
     Vlm("llava_onevision", llava_onevision),
     Vlm("granite4_vision", granite4_vision, impossible=ODD),
     Vlm("internvl", internvl, "<IMG_CONTEXT> a cat", "<IMG_CONTEXT>", impossible=ODD),
@@ -947,6 +965,7 @@ FAMILIES: tuple[Vlm, ...] = (
     Vlm("colqwen2", colqwen2, "", "<|image_pad|>"),
     Vlm("molmo2", molmo2, token="<im_patch>", options=REFERENCE, fed=False),
     Vlm("kimi_k25", kimi_k25, to=(32, 48), options=REFERENCE, fed=False),
+    Vlm("llama4", llama4, "<|image|> a cat", "<|patch|>", impossible=ODD),
     Vlm("chameleon", chameleon, to=(64, 48), impossible=((60, "56 px or 64 px"),)),
     Vlm("aria", aria, to=(490, 490), impossible=((700, "490 px and 980 px"),)),
     Vlm("flava", flava, "a cat", "", call={"return_image_mask": True}),
