@@ -69,6 +69,7 @@ def check_output(
         output.peek,
         around.models if documents is None else config_models(documents),
         many=around.many,
+        states=around.states,
     )
     after = make_plan(locate_tables(around_output), again, documents)
     if after.config_edits:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from resize_pos import resize_checkpoint
 from resize_pos.configs import read as configs_read
 from resize_pos.containers.safetensors.file import SafetensorsFile
+from resize_pos.containers.torch.stored_tensors import TorchContainer
 from resize_pos.run import job
 from tests.support.builders import vit, write_safetensors
 
@@ -65,6 +67,34 @@ def test_a_table_that_was_read_for_the_digest_is_not_read_again(
     resize_checkpoint(source, to="96x64", from_="64x96", output=tmp_path / "new.safetensors")
     assert read["True pos_embed"] == 0
     assert read["False pos_embed"] == 1  # the output's, for the check
+
+
+def test_optimizer_state_is_not_searched_for_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training checkpoint holds two copies of every weight; reading them takes seconds."""
+    model = {name: torch.from_numpy(values) for name, values in vit(4, 6).items()}
+    model |= {"foo.weight": torch.randn(97, model["pos_embed"].shape[-1])}  # not a layer's shape
+    state = {
+        number: {"step": torch.tensor(9.0), "exp_avg": each.clone(), "exp_avg_sq": each.square()}
+        for number, each in enumerate(model.values())
+    }
+    groups = [{"lr": 1e-4, "params": list(state)}]
+    source = tmp_path / "training.pth"
+    torch.save({"model": model, "optimizer": {"state": state, "param_groups": groups}}, source)
+    read: set[str] = set()
+    original = TorchContainer.read
+
+    def noting(self: TorchContainer, name: str) -> Any:
+        read.add(name)
+        return original(self, name)
+
+    monkeypatch.setattr(TorchContainer, "read", noting)
+    new, leave = tmp_path / "new.pth", r"foo\.weight$"
+    resize_checkpoint(source, to="96x64", from_="64x96", leave=leave, output=new)
+    number = list(model).index("pos_embed")
+    states = {f"optimizer.state.{number}.{name}" for name in ("exp_avg", "exp_avg_sq")}
+    assert {name for name in read if name.startswith("optimizer")} == states
 
 
 @pytest.mark.parametrize("broken", ["measured", "_sha256", "check_output"])
