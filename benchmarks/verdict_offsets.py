@@ -203,7 +203,10 @@ GROUPS = {
 def report(found: Sequence[Case]) -> str:
     """Give the confusion tables as Markdown."""
     lines: list[str] = []
-    for title, held_out in (("Tuned on", False), ("Held out", True)):
+    for title, held_out in (
+        ("Tuned on", False),
+        ("Not tuned on, but seen while the limits were set", True),
+    ):
         mine = [case for case in found if case.held_out is held_out]
         count = len({case.table for case in mine})
         lines += [f"**{title}** ({count} relative tables)", ""]
