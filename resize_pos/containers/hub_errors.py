@@ -10,9 +10,10 @@ from resize_pos.core.errors import ContainerError
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may read it."
 UNREACHABLE = ("OfflineModeIsEnabled", "ConnectError", "ConnectTimeout", "ConnectionError")
 
+_CONNECTION = "Check the connection, HF_ENDPOINT and proxies"
 _NO_CONNECTION = (
     "the hub cannot be reached, and it is not in the cache",
-    "Check the connection, HF_ENDPOINT and proxies; or download it elsewhere.",
+    f"{_CONNECTION}; or download it elsewhere.",
 )
 
 # By the name of the class, because the classes of huggingface_hub move between versions.
@@ -55,6 +56,8 @@ def kinds(error: BaseException) -> set[str]:
 def explained(where: str, error: Exception, what: str = "download") -> ContainerError:
     """Convert an error of huggingface_hub into ours."""
     found = kinds(error)
+    if what != "download" and not found.isdisjoint(UNREACHABLE):  # the cache is no help here
+        return ContainerError(f"{where}: the hub cannot be reached.", f"{_CONNECTION}.")
     for kind, (reason, hint) in _EXPLAINED.items():
         if kind in found:
             return ContainerError(f"{where}: {reason}.", hint)

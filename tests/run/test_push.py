@@ -165,6 +165,16 @@ def test_what_may_not_be_written_is_refused_before_any_work(hub: Hub, tmp_path: 
     assert forced.upload is not None and forced.upload.url
 
 
+def test_a_hub_that_cannot_be_reached_is_found_before_any_work(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    source = write_safetensors(tmp_path / "vit.safetensors", vit(6, 9))
+    with pytest.raises(ResizePosError, match=r"the hub cannot be reached\.\n"):
+        resize_checkpoint(source, to="128x192", output="wide.safetensors", push="org/wide")
+    assert not (tmp_path / "wide.safetensors").exists()
+
+
 def test_a_bad_verdict_is_not_uploaded(hub: Hub, run: Run) -> None:
     code, output = run(*WORDS, "--max", "norm_ratio=0.0001")
     assert code == 3

@@ -73,13 +73,6 @@ class FsspecStore(Store):
             return None
         return None if found["type"] == "directory" else _described(found)
 
-    def first(self, path: RemotePath, length: int) -> tuple[ObjectInfo, bytes] | None:
-        """Describe an object and read its first bytes."""
-        info = self.info(path)
-        if info is None:
-            return None
-        return info, self.read(path, info, 0, min(length, info.size))
-
     def open_range(
         self, path: RemotePath, info: ObjectInfo, offset: int, length: int
     ) -> Iterator[bytes]:

@@ -44,13 +44,6 @@ class HubStore(Store):
         root, name = self._split(path)
         return self._commits.get(root, {}).get(name)
 
-    def first(self, path: RemotePath, length: int) -> tuple[ObjectInfo, bytes] | None:
-        """Describe a file and read its first bytes."""
-        info = self.info(path)
-        if info is None:
-            return None
-        return info, self.read(path, info, 0, min(length, info.size))
-
     def open_range(
         self, path: RemotePath, info: ObjectInfo, offset: int, length: int
     ) -> Iterator[bytes]:

@@ -68,9 +68,12 @@ class Store(ABC):
     def info(self, path: RemotePath) -> ObjectInfo | None:
         """Describe an object; None: there is none."""
 
-    @abstractmethod
     def first(self, path: RemotePath, length: int) -> tuple[ObjectInfo, bytes] | None:
-        """Describe an object and read its first bytes, with one request if possible."""
+        """Describe an object and read its first bytes; overridden where one request does both."""
+        info = self.info(path)
+        if info is None:
+            return None
+        return info, self.read(path, info, 0, min(length, info.size))
 
     @abstractmethod
     def open_range(
