@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from resize_pos.containers.reformat import Conversion, Exported
 
 
-_READ_WHOLE = 1 << 20  # bytes: of a tensor in a store that is so small, all of it is read at once
+# Of a tensor in a store, all is read at once if it is small, else its beginning. Both leave room
+# for the header and for a tensor's end within 1 MB.
+_READ_WHOLE, BEGINNING = 704 << 10, 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,8 +330,9 @@ class FileContainer(Container):
             return Container.peek(self, name, start, count)
         begin, end = span
         count = max(0, min(count, end - begin - start))
-        if self.source.is_remote and end - begin <= _READ_WHOLE:
-            return self.source.read(begin, end - begin)[start : start + count]
+        ahead = end - begin if end - begin <= _READ_WHOLE else BEGINNING
+        if self.source.is_remote and start + count <= ahead:
+            return self.source.read(begin, ahead)[start : start + count]
         return self.source.read(begin + start, count)
 
     def write_unchanged(self, stage: Path) -> Copied:

@@ -54,7 +54,7 @@ def locate_in(
     around = Surroundings.of(container, request)
     if known:
         around = replace(around, known={**known, **around.known})
-    located = check_assumed_squares(locate_tables(around), container.read)
+    located = check_assumed_squares(locate_tables(around), container.read, container.peek)
     return check_prefix_places(located, around)
 
 

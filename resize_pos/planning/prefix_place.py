@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.containers.base import BEGINNING
 from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.tensors import DTYPES
 from resize_pos.families.family import Role
@@ -66,9 +67,11 @@ def _may_come_last(table: PositionTable, peek: Peek) -> bool:
     plain = table.role is Role.ABSOLUTE and flat and table.frames == 1
     if not plain or not table.prefix or table.suffix or table.grid.cells < _FEWEST_CELLS:
         return False
+    # Of an object in a store, the beginning of a long table has been read already.
+    between = min(rows // 2, BEGINNING * rows // max(1, table.tensor.nbytes) - 1)
     try:
         first, second, middle, last_but_one, last = (
-            _row(table, number, peek) for number in (0, 1, rows // 2, rows - 2, rows - 1)
+            _row(table, number, peek) for number in (0, 1, between, rows - 2, rows - 1)
         )
     except (TableError, KeyError):  # the rows are not contiguous, or of an unusual dtype
         return False

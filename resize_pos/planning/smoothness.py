@@ -117,6 +117,19 @@ def contradiction(
     return Opinion(best, words)
 
 
+def beginning_agrees(
+    array: NDArray[Any], layout: Layout, reading: Reading, others: Sequence[Reading]
+) -> bool:
+    """Whether the first rows of a table are enough to see that nothing contradicts a reading."""
+    rows = rows_of(array, layout)
+    if not np.all(np.isfinite(rows)):
+        return False
+    if looks_untrained(rows):
+        return True
+    scores = rank(rows, others)
+    return bool(scores) and is_confident(scores) and _same_columns(scores[0].reading, reading)
+
+
 def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:
     """Score every reading of (rows, channels), best first."""
     found = [_score(rows, reading) for reading in readings]
@@ -189,10 +202,11 @@ def rows_of(array: NDArray[Any], layout: Layout) -> _Rows:
 
 
 def _score(rows: _Rows, reading: Reading) -> Score | None:
-    width, cells = reading.grid.width, reading.grid.cells
-    if min(reading.grid.height, width) < 2:
+    width = reading.grid.width
+    grid = rows[reading.prefix.count : reading.prefix.count + reading.grid.cells]
+    cells = len(grid)  # of the beginning of a table, fewer than the reading has
+    if width < 2 or cells < 2 * width:
         return None
-    grid = rows[reading.prefix.count : reading.prefix.count + cells]
     unit = _unit(grid - grid.mean(axis=0))
     next_one = _cosines(unit, 1)
     ends = np.arange(1, cells) % width == 0

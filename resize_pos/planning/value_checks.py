@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.containers.base import BEGINNING
+from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.operations import Rebuild
 from resize_pos.core.tensors import numpy_dtype
@@ -21,6 +23,7 @@ from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, Unsettled
 from resize_pos.planning.grid_solver import ONLY_SQUARE, Opinion, Reading, RowCount, readings
 from resize_pos.planning.plan import Plan
+from resize_pos.planning.sincos_detect import Peek
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,12 +63,14 @@ def tables_assumed_square(plan: Plan) -> Iterator[PositionTable]:
             yield step.table
 
 
-def check_assumed_squares(located: Located, read: Callable[[str], NDArray[Any]]) -> Located:
+def check_assumed_squares(
+    located: Located, read: Callable[[str], NDArray[Any]], peek: Peek
+) -> Located:
     """If the values contradict an assumed square grid, move the table to the unsettled ones."""
     tables, unsettled = [], []
     for table in located.tables:
         try:
-            if ONLY_SQUARE in table.evidence:
+            if ONLY_SQUARE in table.evidence and not _beginning_agrees(table, peek):
                 require_plausible(table, read(table.name))
             tables.append(table)
         except GeometryError as error:
@@ -97,14 +102,9 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
         return
     from resize_pos.planning.smoothness import contradiction
 
-    prefix, suffix = RowCount(table.prefix, ""), RowCount(table.suffix, "")
-    taken = Reading(prefix, table.grid, suffix)
+    taken, possible = _readings(table)
     rows = table.layout.rows(values.shape)
-    others = {RowCount(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
-    pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
-    if table.prefix and not table.suffix:  # a class row may also come last
-        pairs.append((RowCount(0, ""), prefix))
-    opinion = contradiction(values, table.layout, taken, readings(rows, pairs))
+    opinion = contradiction(values, table.layout, taken, possible)
     if opinion is not None and opinion.choice is not None:
         best = opinion.choice
         grid = f"--from-grid {best.grid.height}x{best.grid.width}"
@@ -114,6 +114,34 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
             f"{grid if table.patch is not None else '--from SIZE'}, or other numbers if you know "
             "them.",
         )
+
+
+def _readings(table: PositionTable) -> tuple[Reading, list[Reading]]:
+    """Return how a table is read, and every way in which it could be read."""
+    prefix, suffix = RowCount(table.prefix, ""), RowCount(table.suffix, "")
+    rows = table.layout.rows(table.tensor.shape)
+    others = {RowCount(count, "") for count in _USUAL_PREFIXES if count + table.suffix < rows}
+    pairs = [(each, suffix) for each in sorted({prefix, *others}, key=lambda c: c.count)]
+    if table.prefix and not table.suffix:  # a class row may also come last
+        pairs.append((RowCount(0, ""), prefix))
+    return Reading(prefix, table.grid, suffix), readings(rows, pairs)
+
+
+def _beginning_agrees(table: PositionTable, peek: Peek) -> bool:
+    """Whether the beginning of a long table supports its grid, so that the rest is not read."""
+    info, layout = table.tensor, table.layout
+    rows, blocks = layout.rows(info.shape), layout.blocks(info.shape).cells
+    few = BEGINNING * rows // max(1, info.nbytes)
+    one_after_the_other = layout.terms[-1:] == ("d",) and rows * info.shape[-1] == info.elements
+    if few >= rows or not one_after_the_other or blocks * table.frames > 1:
+        return False
+    import numpy as np
+
+    from resize_pos.planning.smoothness import beginning_agrees
+
+    dtype, width = numpy_dtype(info.dtype), info.shape[-1]
+    values = np.frombuffer(peek(table.name, 0, few * width * dtype.itemsize), dtype)
+    return beginning_agrees(values.reshape(few, width), Layout.parse("l d"), *_readings(table))
 
 
 def misplaced_rows(table: PositionTable, values: NDArray[Any]) -> Opinion | None:

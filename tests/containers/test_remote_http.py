@@ -21,7 +21,7 @@ from resize_pos.cli.app import main
 from resize_pos.containers.io.remote_path import RemotePath, place, redacted
 from resize_pos.containers.remote import store
 from resize_pos.core.errors import ContainerError, OutputError, ResizePosError
-from tests.support.builders import vit, write_safetensors
+from tests.support.builders import flat, vit, write_safetensors
 from tests.support.range_server import RangeServer, serving
 
 BIG = 4 << 20  # bytes of weights that nobody needs to read
@@ -57,6 +57,23 @@ def test_an_inspection_says_the_same_and_reads_little(server: RangeServer, name:
     # The configs beside it are asked for, too; a web server cannot list them.
     own = [asked for asked in server.asked if name in asked]
     assert len(own) <= (3 if name != "vit.npz" else 12), own
+
+
+@pytest.mark.parametrize(
+    ("grid", "found"), [((16, 16), True), ((8, 32), False)], ids=["square", "rectangle"]
+)
+def test_only_the_beginning_of_a_large_table_is_read_if_it_tells_enough(
+    server: RangeServer, grid: tuple[int, int], found: bool
+) -> None:
+    """257 rows may be 1 + 16×16. A rectangle contradicts it, and then the whole table is read."""
+    rows = flat(*grid, 1408) * np.float32(0.02)  # the norm of a learned table, not of sin-cos
+    tensors = vit(4, 4) | {"pos_embed": rows}
+    write_safetensors(server.folder / "wide.safetensors", tensors, {"format": "pt"})
+    seen = inspect_checkpoint(f"{server.url}/wide.safetensors")
+    assert [table.name for table in seen.located.tables] == (["pos_embed"] if found else [])
+    assert (server.sent < 1_000_000 < rows.nbytes) if found else (server.sent > rows.nbytes)
+    own = [asked for asked in server.asked if "wide" in asked]
+    assert len(own) <= 3, own
 
 
 @pytest.mark.parametrize("name", FORMATS)

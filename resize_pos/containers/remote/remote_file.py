@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FIRST = 1 << 18  # bytes read with the first request: most headers and pickles are shorter
 UPLOADED = 1 << 23  # the same for a source of an upload: its first part has at least 5 MiB
 _AHEAD = 1 << 16  # a parser reads at least so much, and the whole end of an archive at once
-# A read that begins near the end of an earlier one is part of a scan, such as that of some heads of
-# an attention layer. Then a longer range is read.
-_NEAR, _SCANNED = 1 << 20, 1 << 21
+# A short read that begins near the end of an earlier one is part of a scan, such as that of some
+# heads of an attention layer. Then a longer range is read.
+_SHORT, _NEAR, _SCANNED = 1 << 19, 1 << 20, 1 << 21
 _MOST_KEPT = 1 << 24  # bytes of an object that stay in memory
 
 
@@ -129,7 +129,7 @@ class RemoteFile(RangeFile):
         """Return the range to ask for: what lies around a few bytes is often needed next."""
         begin, end = offset, offset + length
         near = [at for at, piece in self._pieces.items() if at < offset <= at + len(piece) + _NEAR]
-        if near and length < _SCANNED:
+        if near and length < _SHORT:
             end = begin + _SCANNED
         elif length < _AHEAD:
             begin = offset // _AHEAD * _AHEAD
