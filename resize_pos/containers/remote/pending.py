@@ -73,16 +73,17 @@ class PendingFile(RangeFile):
 
     def fetch(self, offset: int, length: int) -> bytes:
         """Read a range of the output."""
-        found, position = bytearray(), 0
+        found: list[bytes | memoryview] = []
+        position = 0
         for number, piece in enumerate(self.pieces):
             first = max(offset, position) - position
             last = min(offset + length, position + piece.length) - position
             if first < last:
-                found += self._read(number, piece, first, last)
+                found.append(self._read(number, piece, first, last))
             position += piece.length
             if position >= offset + length:
                 break
-        return bytes(found)
+        return b"".join(found)
 
     def _read(self, number: int, piece: OutputPiece, first: int, last: int) -> bytes | memoryview:
         if piece.source is None:
