@@ -223,6 +223,7 @@ def updated(page: str, figures: dict[str, Any]) -> str:
 
 _ZOO, _TERABYTES = 100_000, 100
 _LINK = 1.25e9  # bytes a second: a network of 10 Gbit/s
+_SLOW_LINK = 1.25e8  # 1 Gbit/s
 
 
 def _copies(length: float) -> int:
@@ -246,6 +247,11 @@ def cost_words(figures: dict[str, Any]) -> str:
             f"{whole / _LINK / 3600:.0f}",
         ),
         ("seconds for one ViT-B, on one machine with its store", f"{ours:.1f}", f"{theirs:.1f}"),
+        (
+            "the same and the time of its bytes on 1 Gbit/s (computed)",
+            f"{ours + (one['received'] + one['sent']) / _SLOW_LINK:.1f}",
+            f"{theirs + 2 * figures['object'] / _SLOW_LINK:.1f}",
+        ),
     ]
     moved_words = ", ".join(
         [
