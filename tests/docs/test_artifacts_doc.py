@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.damage import DAMAGE
-from benchmarks.pictures import SHOWN, rows
+from benchmarks.picture_operations import OTHER_SCENES
+from benchmarks.picture_scenes import SCENES
+from benchmarks.pictures import SHOWN, rows, scene_of
 from benchmarks.quality import BEGIN, END, Row, report, spearman, write_into
 from resize_pos.quality import verdict
 from resize_pos.quality.measures.catalogue import MEASURES
@@ -71,11 +75,19 @@ def test_a_report_is_written_between_the_marks(tmp_path: Path) -> None:
     assert "| over 10 | 0 | 0 | 1 |" in text
 
 
-def test_the_pictures_are_those_that_the_script_draws() -> None:
+def test_every_measure_has_a_picture_of_a_fine_and_a_broken_case() -> None:
     folder = Path(__file__).parents[2] / "docs" / "artifacts"
+    assert sorted([*SHOWN, *SCENES, *OTHER_SCENES]) == sorted(MEASURES)
+    assert {path.stem for path in folder.iterdir()} == set(MEASURES)
     for measure, image, line in rows():
         assert line in TEXT
-        fine, broken = line.split("|")[4:6]
-        assert abs(float(fine) - float(broken)) > 0.2  # the measure sees it
-        assert (folder / f"{measure}.png").read_bytes() == image
-    assert {path.stem for path in folder.iterdir()} == set(SHOWN) <= set(MEASURES)
+        fine, broken = (float(each) for each in line.split("|")[4:6])
+        assert abs(fine - broken) > 0.04 * max(1, abs(fine)), measure  # the measure sees it
+        assert (folder / f"{measure}.png").read_bytes() == image, measure
+
+
+def test_both_sides_of_a_picture_differ() -> None:
+    for measure in MEASURES:
+        pair, _ = scene_of(measure)
+        fine, broken = pair.fine.drawn, pair.broken.drawn
+        assert fine.shape != broken.shape or not np.allclose(fine, broken), measure
