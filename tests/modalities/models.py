@@ -225,10 +225,12 @@ def _models() -> Iterator[Model]:
     yield _from_source("BEATs", "audio", shapes.beats, sound, _sound)
     spoken: tuple[Sides, Sides, Sides] = ((20, 300), (20, 200), (20, 480))
     yield Model("Whisper", "audio", f"{_HF}: WhisperModel", _built(_whisper), spoken, _sound)
-    land: tuple[Sides, Sides, Sides] = ((96, 96), (96, 160), (64, 48))
+    land: tuple[Sides, Sides, Sides] = ((96, 96), (160, 160), (64, 64))
     yield _from_source("SatMAE", "satellite", shapes.satmae, land, _bare)
+    fine_tuned = shapes.satmae_classifier
+    yield _from_source("SatMAE, fine-tuned", "satellite", fine_tuned, land, _bare)
     yield _of_library("TerraMind", "satellite", "terramind", _bare)
-    latents: tuple[Sides, Sides, Sides] = ((256, 256), (512, 384), (128, 192))
+    latents: tuple[Sides, Sides, Sides] = ((256, 256), (512, 512), (128, 128))
     yield _from_source("DiT", "diffusion", shapes.dit, latents, _plain)
     yield _of_library("FasterViT", "image", "fastervit", _bare)
 

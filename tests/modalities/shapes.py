@@ -1,6 +1,7 @@
 """Models whose code is in no package: what they store, written down from their source.
 
-Every function returns names and shapes of a whole state dict for one block, at any size.
+Every function returns names and shapes of a whole state dict for one block, at any size. The commit
+after a repository is the one that was read.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ Sides = tuple[int, ...]
 WIDTH = 24
 
 
-def _block(stem: str, width: int = WIDTH) -> Shapes:
+def _layer(name: str, *shape: int) -> Shapes:
+    """A layer with a bias: as long as the first axis of its weight."""
+    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+
+
+def _block(
+    stem: str, width: int = WIDTH, mlp: tuple[str, str] = ("fc1", "fc2"), norms: bool = True
+) -> Shapes:
     """A block of a vision transformer: names that timm's models and most others share."""
-    layers = {"attn.qkv": (3 * width, width), "attn.proj": (width, width)}
-    layers |= {"mlp.fc1": (2 * width, width), "mlp.fc2": (width, 2 * width)}
-    found: Shapes = {}
-    for name, shape in layers.items():
-        found |= {f"{stem}{name}.weight": shape, f"{stem}{name}.bias": shape[:1]}
-    for name in ("norm1", "norm2"):
-        found |= {f"{stem}{name}.weight": (width,), f"{stem}{name}.bias": (width,)}
+    found = _layer(f"{stem}attn.qkv", 3 * width, width) | _layer(f"{stem}attn.proj", width, width)
+    found |= _layer(f"{stem}mlp.{mlp[0]}", 2 * width, width)
+    found |= _layer(f"{stem}mlp.{mlp[1]}", width, 2 * width)
+    if norms:
+        found |= _layer(f"{stem}norm1", width) | _layer(f"{stem}norm2", width)
     return found
 
 
@@ -118,73 +124,106 @@ def beats(sides: Sides) -> Shapes:
 
 
 def ast(sides: Sides) -> Shapes:
-    """AST, original code: a distilled DeiT below `v`, 16×16 patches every 10 cells.
+    """AST, original code: a distilled DeiT of timm 0.4.5 below `v`, 16×16 patches every 10 cells.
 
-    YuanGongND/ast src/models/ast_models.py: ASTModel.__init__, get_shape.
+    YuanGongND/ast 2e00ccb src/models/ast_models.py: ASTModel.__init__ and get_shape. The released
+    file was saved from DataParallel, hence `module.`.
     """
     rows, columns = ((side - 16) // 10 + 1 for side in sides)
-    return {
-        "module.v.cls_token": (1, 1, WIDTH),
-        "module.v.dist_token": (1, 1, WIDTH),
-        "module.v.pos_embed": (1, rows * columns + 2, WIDTH),
-        "module.v.patch_embed.proj.weight": (WIDTH, 1, 16, 16),
-        "module.v.patch_embed.proj.bias": (WIDTH,),
-        **_block("module.v.blocks.0."),
-        "module.mlp_head.0.weight": (WIDTH,),
-        "module.mlp_head.1.weight": (527, WIDTH),
+    found: Shapes = {
+        "cls_token": (1, 1, WIDTH),
+        "dist_token": (1, 1, WIDTH),
+        "pos_embed": (1, rows * columns + 2, WIDTH),
+        **_layer("patch_embed.proj", WIDTH, 1, 16, 16),
+        **_block("blocks.0."),
+        **_layer("norm", WIDTH),
+        **_layer("head", 1000, WIDTH),
+        **_layer("head_dist", 1000, WIDTH),
     }
+    classes = _layer("module.mlp_head.0", WIDTH) | _layer("module.mlp_head.1", 527, WIDTH)
+    return {f"module.v.{name}": shape for name, shape in found.items()} | classes
 
 
 def sam_med3d(sides: Sides) -> Shapes:
     """SAM-Med3D: blocks of windows, then one that sees the whole volume.
 
-    uni-medical/SAM-Med3D segment_anything/modeling/image_encoder3D.py: ImageEncoderViT3D.
+    uni-medical/SAM-Med3D 1ebf2fe segment_anything/modeling/image_encoder3D.py: ImageEncoderViT3D;
+    build_sam3D.py: patch 16, windows of 14. It builds cubes; a tower with other sides stores the
+    same tables with one length per axis.
     """
     grid, window, stem = tuple(side // 16 for side in sides), 14, "image_encoder."
     found: Shapes = {
         f"{stem}pos_embed": (1, *grid, WIDTH),
-        f"{stem}patch_embed.proj.weight": (WIDTH, 1, 16, 16, 16),
-        f"{stem}patch_embed.proj.bias": (WIDTH,),
+        **_layer(f"{stem}patch_embed.proj", WIDTH, 1, 16, 16, 16),
         f"{stem}neck.0.weight": (8, WIDTH, 1, 1, 1),
-        "prompt_encoder.pe_layer.positional_encoding_gaussian_matrix": (3, 12),
+        **_layer(f"{stem}neck.1", 8),
+        f"{stem}neck.2.weight": (8, 8, 3, 3, 3),
+        **_layer(f"{stem}neck.3", 8),
+        "prompt_encoder.pe_layer.positional_encoding_gaussian_matrix": (3, 4),
     }
-    for block in range(4):
-        found |= _block(f"{stem}blocks.{block}.")
-        for axis, side in zip("dhw", grid if block == 3 else (window,) * 3, strict=True):
+    for block in range(3):
+        found |= _block(f"{stem}blocks.{block}.", mlp=("lin1", "lin2"))
+        for axis, side in zip("dhw", grid if block == 2 else (window,) * 3, strict=True):
             found[f"{stem}blocks.{block}.attn.rel_pos_{axis}"] = (2 * side - 1, 12)
     return found
 
 
-def satmae(sides: Sides) -> Shapes:
-    """SatMAE with groups of channels: two groups, a decoder of its own.
-
-    sustainlab-group/SatMAE models_mae_group_channels.py: MaskedAutoencoderGroupChannelViT.__init__.
-    """
-    cells = (sides[0] // 8) * (sides[1] // 8)
-    return {
+def _satmae(sides: Sides) -> Shapes:
+    """What both models of SatMAE share: three groups of channels, and narrow positions."""
+    groups = {f"patch_embed.{group}.proj": channels for group, channels in enumerate((4, 4, 2))}
+    found: Shapes = {
         "cls_token": (1, 1, WIDTH),
-        "pos_embed": (1, cells + 1, 16),
-        "channel_embed": (1, 2, 8),
-        "patch_embed.0.proj.weight": (WIDTH, 4, 8, 8),
-        "patch_embed.1.proj.weight": (WIDTH, 6, 8, 8),
+        "pos_embed": (1, (sides[0] // 8) * (sides[1] // 8) + 1, 16),
+        "channel_embed": (1, 3, 8),
         **_block("blocks.0."),
-        "mask_token": (1, 1, 12),
-        "decoder_pos_embed": (1, cells + 1, 8),
-        "decoder_channel_embed": (1, 3, 4),
-        **_block("decoder_blocks.0.", 12),
+        **_layer("norm", WIDTH),
     }
+    for name, channels in groups.items():
+        found |= _layer(name, WIDTH, channels, 8, 8)
+    return found
+
+
+def satmae(sides: Sides) -> Shapes:
+    """SatMAE with groups of channels: an encoder, and a decoder with a table of its own.
+
+    sustainlab-group/SatMAE b182634 models_mae_group_channels.py:
+    MaskedAutoencoderGroupChannelViT.__init__. It builds square images only.
+    """
+    found: Shapes = {
+        **_layer("decoder_embed", 12, WIDTH),
+        "mask_token": (1, 1, 12),
+        "decoder_pos_embed": (1, (sides[0] // 8) * (sides[1] // 8) + 1, 8),
+        "decoder_channel_embed": (1, 4, 4),
+        **_block("decoder_blocks.0.", 12),
+        **_layer("decoder_norm", 12),
+    }
+    for group, channels in enumerate((4, 4, 2)):
+        found |= _layer(f"decoder_pred.{group}", channels * 64, 12)
+    return _satmae(sides) | found
+
+
+def satmae_classifier(sides: Sides) -> Shapes:
+    """SatMAE with groups of channels, fine-tuned.
+
+    sustainlab-group/SatMAE b182634 models_vit_group_channels.py:
+    GroupChannelsVisionTransformer.__init__. It builds square images only.
+    """
+    return _satmae(sides) | {"channel_cls_embed": (1, 1, 8), **_layer("head", 62, WIDTH)}
 
 
 def dit(sides: Sides) -> Shapes:
-    """DiT: cells of 2×2 latents, 16×16 pixels.
+    """DiT: cells of 2×2 latents, 16×16 pixels. Its norms have no weights.
 
-    facebookresearch/DiT models.py: DiT.__init__.
+    facebookresearch/DiT 00d70ac models.py: DiT.__init__. It builds square images only.
     """
     return {
-        "x_embedder.proj.weight": (WIDTH, 4, 2, 2),
-        "x_embedder.proj.bias": (WIDTH,),
         "pos_embed": (1, prod(side // 16 for side in sides), WIDTH),
-        "t_embedder.mlp.0.weight": (WIDTH, 256),
-        "y_embedder.embedding_table.weight": (11, WIDTH),
-        **_block("blocks.0."),
+        **_layer("x_embedder.proj", WIDTH, 4, 2, 2),
+        **_layer("t_embedder.mlp.0", WIDTH, 256),
+        **_layer("t_embedder.mlp.2", WIDTH, WIDTH),
+        "y_embedder.embedding_table.weight": (1001, WIDTH),
+        **_block("blocks.0.", norms=False),
+        **_layer("blocks.0.adaLN_modulation.1", 6 * WIDTH, WIDTH),
+        **_layer("final_layer.linear", 2 * 2 * 8, WIDTH),
+        **_layer("final_layer.adaLN_modulation.1", 2 * WIDTH, WIDTH),
     }

@@ -5,8 +5,11 @@ prismatic/extern/hf/configuration_prismatic.py; `vision_backbone.featurizer` and
 both timm models, from its modeling_prismatic.py; the processor's keys from openvla/openvla-7b
 preprocessor_config.json.
 
-Molmo as it was released (allenai/Molmo-7B-D-0924): names of its image tower, and the keys of its
-preprocessor_config.json. Its size stands in its code (modeling_molmo.py, VisionBackboneConfig).
+Molmo as it was released (allenai/Molmo-7B-D-0924), read in a public copy of its repository
+(reubzdubz/Molmo7B_D_NF4Quant edf464b): names from modeling_molmo.py (VisionTransformer,
+OLMoVisionBackbone), every key of preprocessor_config.json, and config.json, which has no key for
+the image tower. Its size stands in the code (VisionBackboneConfig); add_pos_emb resamples the table
+there. The image processor asserts that image_token_length_h is half the patches of a crop.
 """
 
 from __future__ import annotations
@@ -121,7 +124,12 @@ def save_molmo(folder: Path) -> None:
         f"{stem}image_vit.class_embedding": (32,),
         f"{stem}image_vit.positional_embedding": (577, 32),
         f"{stem}image_vit.patch_embedding.weight": (32, 588),
+        f"{stem}image_vit.pre_ln.weight": (32,),
+        f"{stem}image_vit.pre_ln.bias": (32,),
+        f"{stem}image_vit.transformer.resblocks.0.attention.wq.weight": (32, 32),
+        f"{stem}image_vit.transformer.resblocks.0.feed_forward.w1.weight": (48, 32),
         f"{stem}image_pooling_2d.wq.weight": (32, 64),
+        f"{stem}image_projector.w1.weight": (48, 32),
         "model.transformer.wte.embedding": (40, 32),
     }
     tensors = {name: torch.randn(shape) for name, shape in shapes.items()}
@@ -130,11 +138,15 @@ def save_molmo(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     processor = {
         "base_image_input_size": [336, 336],
+        "do_normalize": True,
+        "image_padding_mask": True,
         "image_patch_size": 14,
+        "image_processor_type": "MolmoImageProcessor",
         "image_token_length_h": 12,
         "image_token_length_w": 12,
         "max_crops": 12,
         "overlap_margins": [4, 4],
+        "processor_class": "MolmoProcessor",
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
 
