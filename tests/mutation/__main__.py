@@ -2,9 +2,10 @@
 """Change a module in one place, run its tests, and list the changes that no test noticed.
 
 `python -m tests.mutation [--most N] [--seed N] [MODULE …]`: at most N mutants of each module, drawn
-at random. Each runs in a process that is forked after torch was imported. First only the tests run
-that call the changed function, the fastest first; if they pass, all tests of the module run. A
-survivor is a test that is missing, or a change that has no effect; docs/reliability.md says which.
+at random. Each runs in a process that is forked after torch was imported. Only the tests run that
+call the changed function, the fastest first; for a line outside of functions, all tests of the
+module run. A survivor is a test that is missing, or a change that has no effect;
+docs/reliability.md says which.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -33,8 +35,6 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 180  # of processor time: a mutant that loops for ever is noticed, too
 WAIT = 1800  # one that waits for ever as well
 MEMORY = 4 << 30  # so is one that asks for too much of it
-
-MOST_CALLERS = 40  # tests that run first
 
 _CONTAINERS = "tests/containers/test_"
 _PLANS = ["tests/planning", "tests/cases", "tests/transforms/test_relative.py"]
@@ -104,17 +104,21 @@ def is_noticed(name: str, path: Path, mutant: Mutant, tests: Sequence[str]) -> b
     return _forked(tests, change) != 0
 
 
-def callers(path: Path, tests: Sequence[str]) -> dict[int, list[str]] | None:
-    """Run the unchanged tests; list for each function's line the tests that call it, fast first.
+@cache
+def callers(tests: tuple[str, ...]) -> dict[str, dict[int, list[str]]] | None:
+    """Run the unchanged tests; list for each function of the package the tests that call it.
 
-    None if a test fails.
+    The keys are its file and first line; the fastest test comes first. None if a test fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "calls.json"
-        if _forked(tests, lambda: [Calls(path, found)]) != 0:
+        if _forked(tests, lambda: [Calls(ROOT / "resize_pos", found)]) != 0:
             return None
-        calls: dict[str, list[str]] = json.loads(found.read_text(encoding="utf-8"))
-    return {int(line): names for line, names in calls.items()}
+        calls = json.loads(found.read_text(encoding="utf-8"))
+    return {
+        path: {int(line): names for line, names in functions.items()}
+        for path, functions in calls.items()
+    }
 
 
 def _forked(tests: Sequence[str], prepare: Callable[[], list[object]]) -> int:
@@ -156,7 +160,7 @@ def main() -> None:
     for short in options.modules or MODULES:
         name, tests = f"resize_pos.{short}", MODULES[short]
         path = ROOT / (name.replace(".", "/") + ".py")
-        calls = callers(path, tests)
+        calls = callers(tuple(tests))
         if calls is None:
             raise SystemExit(f"{short}: its tests fail before anything was changed.")
         text = path.read_text(encoding="utf-8")
@@ -164,10 +168,9 @@ def main() -> None:
         chosen = random.Random(options.seed).sample(found, min(options.most, len(found)))
         survivors = []
         for each in chosen:
-            first = calls.get(function_at(text, each.line), [])[:MOST_CALLERS]
-            if not (first and is_noticed(name, path, each, first)) and not is_noticed(
-                name, path, each, tests
-            ):
+            function = function_at(text, each.line)
+            asked = calls.get(str(path), {}).get(function, []) if function else tests
+            if not asked or not is_noticed(name, path, each, asked):
                 survivors.append(each)
         count = len(chosen)
         print(f"| {short} | {count} | {count - len(survivors)} | {len(survivors)} |", flush=True)

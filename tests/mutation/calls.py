@@ -9,23 +9,22 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 import pytest
 
 
 class Calls:
-    """A pytest plugin that writes, for each function's first line, the tests that call it."""
+    """A pytest plugin that writes, for each function below a folder, the tests that call it."""
 
-    def __init__(self, module: Path, output: Path) -> None:
-        self._module, self._output = str(module), output
-        self._called: set[int] = set()
-        self._tests: dict[int, list[tuple[float, str]]] = {}
+    def __init__(self, folder: Path, output: Path) -> None:
+        self._folder, self._output = f"{folder}/", output
+        self._called: set[CodeType] = set()
+        self._tests: dict[str, dict[int, list[tuple[float, str]]]] = {}
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> None:
         del event, argument
-        if frame.f_code.co_filename == self._module:
-            self._called.add(frame.f_code.co_firstlineno)
+        self._called.add(frame.f_code)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -39,11 +38,16 @@ class Calls:
             sys.settrace(None)
             threading.settrace(None)
             took = time.perf_counter() - began
-            for line in self._called:
-                self._tests.setdefault(line, []).append((took, item.nodeid))
+            for code in self._called:
+                if code.co_filename.startswith(self._folder):
+                    functions = self._tests.setdefault(code.co_filename, {})
+                    functions.setdefault(code.co_firstlineno, []).append((took, item.nodeid))
 
     def pytest_sessionfinish(self) -> None:
-        found = {line: [name for _, name in sorted(tests)] for line, tests in self._tests.items()}
+        found = {
+            path: {line: [name for _, name in sorted(tests)] for line, tests in functions.items()}
+            for path, functions in self._tests.items()
+        }
         self._output.write_text(json.dumps(found), encoding="utf-8")
 
 

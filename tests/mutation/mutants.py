@@ -43,9 +43,18 @@ class Mutant:
 
 
 def mutants(text: str) -> Iterator[Mutant]:
-    """Make every mutant of a module. Docstrings, annotations and error texts are left alone."""
+    """Make every mutant of a module. Docstrings, annotations and error texts are left alone.
+
+    So are the decorators of classes: whether an object can be changed or compared has no effect on
+    a program that does neither.
+    """
     tree = ast.parse(text)
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    decorators = [each for node in classes for each in node.decorator_list]
+    passed = {part for each in decorators for part in ast.walk(each)}
     for number, node in enumerate(ast.walk(tree)):
+        if node in passed:
+            continue
         for words, apply in _changes(node):
             changed = copy.deepcopy(tree)
             target = _node(changed, number)
