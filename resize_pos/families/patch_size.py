@@ -100,9 +100,9 @@ def makes_the_rows(
 def rows_by_width(tensors: Iterable[TensorInfo]) -> Mapping[int, Collection[int]]:
     """List the row counts of everything that may be a table, by the length of its last axis."""
     found: dict[int, set[int]] = {}
-    for info in tensors:
-        if len(info.shape) in (2, 3):
-            found.setdefault(info.shape[-1], set()).add(math.prod(info.shape[:-1]))
+    for shape in {info.shape for info in tensors}:
+        if len(shape) in (2, 3):
+            found.setdefault(shape[-1], set()).add(math.prod(shape[:-1]))
     return found
 
 

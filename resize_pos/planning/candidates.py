@@ -156,13 +156,15 @@ def _glued(words: Sequence[str], wanted: re.Pattern[str]) -> bool:
 
 def widths_of(tensors: Iterable[TensorInfo]) -> Counter[int]:
     """Count the lengths of norms, biases and single tokens: the widths of a model."""
-    found: Counter[int] = Counter()
-    for info in tensors:
-        shape = info.shape
-        single = len(shape) in (2, 3) and shape[0] == shape[-2] == 1
-        if len(shape) == 1 or (single and _TOKEN.search(info.name)):
-            found[shape[-1]] += 1
-    return found
+    return Counter(
+        info.shape[-1]
+        for info in tensors
+        if len(info.shape) == 1
+        or (
+            (len(info.shape) in (2, 3) and info.shape[0] == info.shape[-2] == 1)
+            and _TOKEN.search(info.name)
+        )
+    )
 
 
 def has_pixels(tensors: Iterable[TensorInfo]) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 
 from resize_pos.containers.base import Container
 from resize_pos.core.errors import GeometryError
@@ -39,6 +40,7 @@ _IMAGE = frozenset(
 _GRIDS = frozenset({Role.ABSOLUTE, Role.MIXING, Role.REFERENCE})  # one row per cell of the image
 _SAME_DIGIT = bytes.maketrans(b"123456789", b"000000000")  # of bytes: a fifth of the time
 _MOST_NAMES = 100_000  # some 30 MB
+_NAMES_AT_ONCE = 1000  # together they take a third of the time
 
 
 def locate_in(
@@ -66,9 +68,8 @@ def locate_tables(around: Surroundings) -> Located:
     near_misses: list[NearMiss] = []
     left_alone: list[LeftAlone] = []
     unsettled: list[Unsettled] = []
-    for tensor in around.tensors.values():
-        if not customs and names.says_nothing(tensor.name):
-            continue
+    telling = around.tensors if customs else names.telling(around.tensors)
+    for tensor in map(around.tensors.__getitem__, telling):
         match: Match | LeftAlone | None
         objections: Sequence[str] = ()
         custom = next((family for family in customs if family.stem(tensor.name) is not None), None)
@@ -192,19 +193,29 @@ class _Names:
         self._stems: dict[str, tuple[tuple[Family, str], ...]] = {}
         self._says_nothing: dict[bytes, bool] = {}  # by name, with every digit replaced by 0
 
-    def says_nothing(self, name: str) -> bool:
-        """Whether no family can match a name, and it does not suggest a table either.
+    def telling(self, names: Iterable[str]) -> Iterator[str]:
+        """Return the names that a family may match, or that suggest a table.
 
         Names of blocks and layers differ only in their numbers: one lookup serves them all.
         """
-        alike = name.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
-        found = self._says_nothing.get(alike)
-        if found is None:
-            suggested = _SOUNDS_LIKE.search(name) is not None or sounds_like_sequence(name)
-            found = not suggested and not any(self._candidates(name))
-            if len(self._says_nothing) >= _MOST_NAMES:
-                self._says_nothing.clear()
-            self._says_nothing[alike] = found
+        rest = iter(names)
+        while some := tuple(islice(rest, _NAMES_AT_ONCE)):
+            alike = _without_numbers("\n".join(some)).split(b"\n")
+            if len(alike) != len(some):  # a name has a line break
+                alike = [_without_numbers(name) for name in some]
+            for name, key in zip(some, alike, strict=True):
+                says_nothing = self._says_nothing.get(key)
+                if says_nothing is None:
+                    says_nothing = self._learn(name, key)
+                if not says_nothing:
+                    yield name
+
+    def _learn(self, name: str, key: bytes) -> bool:
+        suggested = _SOUNDS_LIKE.search(name) is not None or sounds_like_sequence(name)
+        found = not suggested and not any(self._candidates(name))
+        if len(self._says_nothing) >= _MOST_NAMES:
+            self._says_nothing.clear()
+        self._says_nothing[key] = found
         return found
 
     def stems(self, name: str) -> tuple[tuple[Family, str], ...]:
@@ -219,6 +230,10 @@ class _Names:
                 self._stems.clear()
             self._stems[name] = found
         return found
+
+
+def _without_numbers(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass").translate(_SAME_DIGIT)
 
 
 @lru_cache(maxsize=1)

@@ -30,6 +30,7 @@ from resize_pos.containers.safetensors.header import (
     read_header,
 )
 from resize_pos.containers.safetensors.settings import changed_metadata, metadata_settings
+from resize_pos.core.collection import collection_paused
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
@@ -56,9 +57,9 @@ class SafetensorsFile(FileContainer):
     def open(cls, path: Path) -> SafetensorsFile:
         """Read and check the header; no tensor is read."""
         source = SourceFile.of(path)
-        with source.open() as file:
+        with source.open() as file, collection_paused():
             header, start = read_header(file, source.size)
-        with source.naming():
+        with source.naming(), collection_paused():
             metadata = check_metadata(header.get(METADATA))
             tensors, spans = check_tensors(header, start, source.size - start)
         return cls(source, tensors, metadata, header, spans)
