@@ -223,8 +223,6 @@ def _score(rows: _Rows, reading: Reading) -> Score | None:
 
 def _vertical(unit: _Rows, width: int) -> float:
     """Compare the cosines at one width's distance with nearby ones, in standard errors."""
-    if len(unit) <= width + 1:
-        return 0.0
     count = len(unit) - width - 1
     beside = (_cosines(unit, width - 1)[:count] + _cosines(unit, width + 1)[:count]) / 2
     excess = _cosines(unit, width)[:count] - beside

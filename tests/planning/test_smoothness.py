@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid
-from resize_pos.planning.grid_solver import Hypothesis, RowCount, readings, settle
-from resize_pos.planning.smoothness import judge_readings, looks_untrained
+from resize_pos.planning.grid_solver import Hypothesis, Reading, RowCount, readings, settle
+from resize_pos.planning.smoothness import Score, is_confident, judge_readings, looks_untrained
 from tests.support.builders import flat, smooth
 
 Rows = NDArray[np.float64]
@@ -161,3 +161,31 @@ def test_a_prefix_that_nothing_speaks_for_is_a_hint_and_no_answer() -> None:
     with pytest.raises(GeometryError) as caught:
         settle("t", 80, flagged, [NONE], [], None, judge=judge)  # type: ignore[arg-type]
     assert "--prefix 3" not in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_the_answer_does_not_depend_on_the_scale(scale: float) -> None:
+    table = flat(6, 10, channels=48, prefix=1).astype(np.float64)
+    options = readings(61, [(ONE, NONE)])
+    choice = judge_readings(table, FLAT, options).choice
+    assert choice is not None and str(choice.grid) == "6×10"
+    assert judge_readings(table * scale, FLAT, options).choice == choice
+
+
+def test_a_rival_of_another_width_with_nearly_the_same_score_leaves_doubt() -> None:
+    best, rival = Reading(NONE, Grid(6, 10), NONE), Reading(NONE, Grid(5, 12), NONE)
+    assert is_confident([Score(best, 20.0, 0.5), Score(rival, 10.0, 0.5)])
+    assert not is_confident([Score(best, 20.0, 0.5), Score(rival, 19.0, 0.5)])
+    assert is_confident([Score(best, 20.0, 0.5), Score(rival, -1.0, 0.5)])
+
+
+def test_a_volume_is_read_between_its_other_rows() -> None:
+    """3×6×10 cells, two rows before them and one after."""
+    slices = np.concatenate([smooth(6, 10, 48, seed) for seed in (1, 2, 3)]).reshape(1, -1, 48)
+    ends = np.random.default_rng(5).normal(size=(1, 3, 48)).astype(np.float32)
+    table = np.concatenate([ends[:, :2], slices, ends[:, 2:]], axis=1)
+    two = RowCount(2, "two rows")
+    grids = ((3, Grid(6, 10)), (6, Grid(3, 10)), (2, Grid(9, 10)), (3, Grid(10, 6)))
+    options = [Reading(two, grid, ONE, frames) for frames, grid in grids]
+    choice = judge_readings(table, FLAT, options).choice
+    assert choice == options[0]

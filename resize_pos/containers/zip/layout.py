@@ -168,9 +168,7 @@ def _moved_header(record: Record, position: int, alignment: int) -> bytes:
     extra = record.local[LOCAL.size + name_length :]
     fields = list(extra_fields(extra))
     if position == record.start or (
-        ZIP64 not in dict(fields)
-        and (record.data + position - record.start) % alignment == 0
-        and position < LIMIT32
+        ZIP64 not in dict(fields) and (record.data + position - record.start) % alignment == 0
     ):
         return record.local
     head = record.local[: LOCAL.size + name_length]

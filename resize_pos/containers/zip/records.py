@@ -207,7 +207,7 @@ def _with_local(file: BinaryIO, entry: _DirectoryEntry, end: int) -> Record:
     if len(fixed) < LOCAL.size or fixed[:4] != LOCAL_MARK:
         raise ContainerError(f"the record {entry.name!r} has no header.", DAMAGED)
     fields = LOCAL.unpack(fixed)
-    name_length, extra_length = fields[9:11]
+    name_length, extra_length = fields[9:]
     variable = file.read(name_length + extra_length)
     data = entry.start + LOCAL.size + name_length + extra_length
     if len(variable) < name_length + extra_length or data + entry.stored > end:
