@@ -10,7 +10,7 @@ from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.report.compare_report import comparison_document
 from resize_pos.report.files import write_files
 from resize_pos.report.json import json_text
-from resize_pos.report.page import Page, PlanRow
+from resize_pos.report.page import DistanceTable, Page, PlanRow
 from resize_pos.verify.compare import Comparison, Side, TableComparison
 
 
@@ -37,7 +37,8 @@ def comparison_page(comparison: Comparison, command: str | None = None) -> Page:
     tables = comparison.tables
     checks = tuple(_reasons(tables))
     shown = ", ".join(comparison.labels)
-    title = shown if comparison.source is None else f"{comparison.source.name} as {shown}"
+    source = comparison.source
+    title = shown if source is None else f"{source.name} in {len(comparison.labels)} versions"
     return Page(
         title=title,
         verdict=worst(checks).value,
@@ -46,8 +47,9 @@ def comparison_page(comparison: Comparison, command: str | None = None) -> Page:
         else "No table differs.",
         reasons=checks,
         heading="The versions",
-        plan=tuple(_row(table, side) for table in tables for side in table.sides),
-        notes=tuple(note for table in tables for note in _distances(table)),
+        of_plan="version",
+        plan=tuple(_row(table, side, len(tables)) for table in tables for side in table.sides),
+        notes=(),
         sections=(),
         settings=(),
         advice=None,
@@ -56,6 +58,7 @@ def comparison_page(comparison: Comparison, command: str | None = None) -> Page:
             ("compared by", f"resize-pos {__version__}"),
         ),
         command=command,
+        distances=tuple(map(_distances, tables)),
     )
 
 
@@ -67,22 +70,25 @@ def _reasons(tables: Iterable[TableComparison]) -> Iterator[Check]:
                     yield Check(check.name, check.level, f"{side.label}: {check.detail}")
 
 
-def _row(table: TableComparison, side: Side) -> PlanRow:
+def _row(table: TableComparison, side: Side, tables: int) -> PlanRow:
     source = f"{table.source_grid} → " if table.source_grid is not None else ""
     parts = [side.verdict.value] if side.checks else []
-    parts += [side.origin] if side.origin else []
+    # A convention is made by itself; only of a file it is news who made it.
+    origin = (side.origin or "").removeprefix(f"made by {side.label}: ")
+    parts += [origin] if origin else []
     parts.append(side.health.detail)
-    words = f"{side.label}: {'; '.join(parts)}"
-    return PlanRow(table.name, (), f"{source}{table.grid}", words, changed=True)
+    name = side.label if tables == 1 else f"{side.label}, {table.name}"
+    return PlanRow(name, (), f"{source}{table.grid}", "; ".join(parts), changed=True)
 
 
 def _count(tables: int) -> str:
     return "one table" if tables == 1 else f"{tables} tables"
 
 
-def _distances(table: TableComparison) -> Iterator[str]:
+def _distances(table: TableComparison) -> DistanceTable:
     """Say how far every two versions are apart, relative to their size."""
-    for i, first in enumerate(table.sides):
-        for j, second in enumerate(table.sides[:i]):
-            distance = table.distances[i][j]
-            yield f"{table.name}: {first.label} differs {distance:.2%} from {second.label}."
+    rows = tuple(
+        tuple(f"{distance:.2%}" for distance in table.distances[row][:row])
+        for row in range(len(table.sides))
+    )
+    return DistanceTable(table.name, tuple(side.label for side in table.sides), rows)

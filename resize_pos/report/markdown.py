@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.printable import printable
 from resize_pos.quality.checks import NEUTRAL, Check
-from resize_pos.report.page import Page, PageSection
+from resize_pos.report.page import DistanceTable, Page, PageSection
 
 _SPECIAL = lazy_regex(r"([\\`*_{}\[\]<>#~$]|:(?=//)|(?<=www)\.)")
 _MARKS = {"ok": "✅", "warn": "⚠️", "fail": "❌", "planned": "📝", "unchanged": "✅"}
@@ -32,9 +32,12 @@ def page_markdown(page: Page) -> str:
     if page.plan:
         lines += [f"### {page.heading}", ""]
         rows = [(_names(row.name, row.more), row.extent, text(row.words)) for row in page.plan]
-        lines += [*table(("table", "grid", "how"), rows), ""]
+        lines += [*table((page.of_plan, "grid", "how"), rows), ""]
     for note in page.notes:
         lines += [text(note), ""]
+    for apart in page.distances:
+        lines += [f"### How far apart: {code(apart.name)}", ""]
+        lines += [*table(("version", *map(text, apart.labels[:-1])), _padded(apart)), ""]
     for section in page.sections:
         lines += _section(section, page)
     if page.settings:
@@ -56,6 +59,13 @@ def page_markdown(page: Page) -> str:
         lines += fenced(page.command)
     lines += table(("", ""), [(text(name), text(value)) for name, value in page.provenance])
     return "\n".join(lines)
+
+
+def _padded(apart: DistanceTable) -> list[tuple[str, ...]]:
+    """Fill the rows of the triangle, because every row of a table has the same length."""
+    width = len(apart.labels)
+    rows = zip(apart.labels, apart.rows, strict=True)
+    return [(text(label), *row, *[""] * (width - 1 - len(row))) for label, row in rows][1:]
 
 
 def _check(check: Check) -> str:

@@ -99,6 +99,15 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class DistanceTable:
+    """How far every two versions of one table are apart; one row a version, in words."""
+
+    name: str
+    labels: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]  # a row holds the distances to the versions before it
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Everything on one page, in its order."""
 
@@ -116,6 +125,8 @@ class Page:
     command: str | None = None
     label: str = LABEL  # what the verdict covers and what not; empty without a verdict
     to_do: tuple[ToDo, ...] = ()  # what is left to the user
+    distances: tuple[DistanceTable, ...] = ()
+    of_plan: str = "table"  # what the rows of the plan are
 
 
 _HEADLINES = {

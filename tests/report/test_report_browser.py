@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,3 +99,43 @@ def test_both_themes_are_legible(pages: dict[str, Path], browser: chromium.Brows
     }
     assert brightness[False][0] - brightness[False][1] > 150
     assert brightness[True][1] - brightness[True][0] > 150
+
+
+def test_in_print_a_heading_stays_with_its_figure_and_every_measure_is_open(
+    pages: dict[str, Path], browser: chromium.Browser
+) -> None:
+    browser.show(pages["plain"], width=718)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    kept = browser.evaluate(
+        "[...document.querySelectorAll('.figures > div')].map(d => getComputedStyle(d).breakInside)"
+    )
+    followed = browser.evaluate(
+        "[...document.querySelectorAll('h2, h3')].map(h => getComputedStyle(h).breakAfter)"
+    )
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('.measures tbody tr')].map(r => r.checkVisibility())"
+    )
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert kept and set(kept) == {"avoid"}
+    assert followed and set(followed) == {"avoid"}
+    assert rows and all(rows)
+
+
+def test_the_page_of_a_comparison_has_its_distances_in_a_table(tmp_path: Path) -> None:
+    source = write_case("plain", tmp_path)
+    for name in ("page.html", "page.md"):
+        with pytest.raises(SystemExit) as caught:
+            main(["compare", str(source), *GRIDS["plain"], "--report", str(tmp_path / name)])
+        assert caught.value.code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    (table,) = re.findall(r'<table class="apart">.*?</table>', page, re.S)
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.S)
+    assert len(rows) >= 5
+    for number, row in enumerate(rows[1:], 1):  # a triangle: every two versions once
+        cells = re.findall(r"<td[^>]*>(.*?)</td>", row)
+        assert [bool(cell) for cell in cells] == [i < number for i in range(len(rows) - 1)]
+        assert all(re.fullmatch(r"\d+\.\d\d%", cell) for cell in cells[:number])
+    lines = (tmp_path / "page.md").read_text(encoding="utf-8").split("### How far apart")[1]
+    widths = {line.count("|") for line in lines.splitlines() if line.startswith("| ")}
+    assert len(widths) == 2  # the distances, and the provenance below
+    assert " differs " not in page
