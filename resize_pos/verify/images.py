@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"})
 _BATCH = 8
 _MOST = 256
+# A picture may take this many bytes of memory, and so many times the size of its file.
+_ALLOWED, _TIMES = 64 << 20, 40
+_BYTES_A_PIXEL = 6  # as it is decoded, and as it is converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,14 @@ def probe(source: Loaded, output: Loaded, files: Sequence[Path]) -> Probe:
     entropies: tuple[list[float], list[float]] = ([], [])
     normalise = [_normalisation(loaded) for loaded in (source, output)]
     for start in range(0, len(files), _BATCH):
-        pictures = [_open(path, source.channels) for path in files[start : start + _BATCH]]
+        prepared: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+        for path in files[start : start + _BATCH]:
+            picture = _open(path, source.channels)  # one at a time: they may be large
+            for index, loaded in enumerate((source, output)):
+                prepared[index].append(_prepare(picture, loaded, normalise[index]))
         features, answers = [], []
         for index, loaded in enumerate((source, output)):
-            batch = torch.stack([_prepare(p, loaded, normalise[index]) for p in pictures])
+            batch = torch.stack(prepared[index])
             with torch.no_grad(), _AttentionEntropy(loaded.model, entropies[index]):
                 pooled, scores = loaded.features(batch)
                 features.append(pooled)
@@ -93,9 +100,19 @@ def _open(path: Path, channels: int) -> Image:
             # More pixels than any photograph: a small file that would fill the memory.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as picture:
+                _require_pixels(picture, path.stat().st_size)
                 return picture.convert("L" if channels == 1 else "RGB")
     except Exception as error:  # the decoders of Pillow have no common exception class
         raise ResizePosError(f"{path}: not an image that can be read ({error}).") from error
+
+
+def _require_pixels(picture: Image, size: int) -> None:
+    """Refuse a small file with very many pixels: they would take far more memory than the file."""
+    most = (_ALLOWED + _TIMES * size) // _BYTES_A_PIXEL
+    if picture.width * picture.height > most:
+        raise ResizePosError(
+            f"{picture.width} × {picture.height} pixels in {size} bytes; at most {most} are read"
+        )
 
 
 def _normalisation(loaded: Loaded) -> tuple[torch.Tensor, torch.Tensor]:

@@ -150,6 +150,8 @@ LIES: dict[str, tuple[bytes, str]] = {
     "item of a number": (b"\x80\x02K\1NNs.", "no dict"),
     "append to a number": (b"\x80\x02K\1Na.", "no list"),
     "state of a number": (b"\x80\x02K\1Nb.", "no object"),
+    "object of nothing": (b"\x80\x02(o.", "opcode OBJ at byte 3 names no class"),
+    "memo beyond 32 bits": (b"\x80\x02Np4294967296\n.", "a number that no pickle needs"),
     "class of numbers": (b"\x80\x04K\1K\1\x93.", "names no class"),
 }
 
@@ -162,6 +164,14 @@ def test_a_pickle_that_is_not_understood_is_refused_with_opcode_and_offset(
     with pytest.raises(ContainerError, match=words) as refused:
         open_container(archive(tmp_path / "a.pth", data))
     assert refused.value.message.startswith("a.pth: ")
+
+
+def test_objects_of_the_oldest_protocol_are_read(tmp_path: Path) -> None:
+    """`OBJ` has its class after the mark; here it is beside the table, and stays unknown."""
+    thing = b"(" + b"cargparse\nNamespace\n" + b"o"
+    data = b"\x80\x02}(" + encode_str("args") + thing + encode_str("pos_embed") + tensor() + b"u."
+    found = open_container(archive(tmp_path / "a.pth", data))
+    assert list(found.tensors) == ["pos_embed"]
 
 
 def test_a_billion_laughs_are_a_few_opcodes() -> None:

@@ -83,3 +83,39 @@ def test_without_a_patch_size_the_output_is_named_after_the_grid() -> None:
 
 def test_a_plan_is_the_same_value_every_time() -> None:
     assert plan_for(VIT, to=384) == plan_for(VIT, to=384)
+
+
+def test_one_size_for_two_towers_that_see_other_images_is_refused() -> None:
+    other = {
+        "b.cls_token": (1, 1, 8),
+        "b.pos_embed": (1, 257, 8),
+        "b.patch_embed.proj.weight": (8, 3, 14, 14),
+    }
+    towers = {f"a.{name}": TensorInfo(f"a.{name}", i.shape, i.dtype) for name, i in VIT.items()}
+    towers |= {name: TensorInfo(name, shape, "F32") for name, shape in other.items()}
+    same = plan_for(towers, to="448x336")  # both see 224 px now
+    assert [str(step.target) for step in same.steps] == ["28×21", "32×24"]
+    towers["b.pos_embed"] = TensorInfo("b.pos_embed", (1, 577, 8), "F32")  # 336 px
+    with pytest.raises(ResizePosError, match="see images of different sizes") as caught:
+        plan_for(towers, to="448x336")
+    assert "--tower" in str(caught.value.hint)
+
+
+def test_a_patch_size_is_not_changed_under_tables_that_follow_the_image() -> None:
+    tensors = read_case(CASES[0].with_name("sam.toml"))[1]
+    with pytest.raises(ResizePosError, match="is a relative table that follows the image"):
+        plan_for(tensors, to_patch=8)
+
+
+def test_rows_of_several_frames_are_not_taken_for_other_rows() -> None:
+    """73 rows are three frames of the stated 4×6 cells and a class row."""
+    tensors = VIT | {"pos_embed": TensorInfo("pos_embed", (1, 73, 8), "F32")}
+    with pytest.raises(ResizePosError, match=r"73 = 1 \+ 3 × 4×6") as caught:
+        plan_for(tensors, from_grid="4x6", to_grid="8x5")
+    assert "--axes" in str(caught.value.hint)
+
+
+def test_patches_of_one_pixel_are_square_patches() -> None:
+    tensors = {"pos_embed": TensorInfo("pos_embed", (1, 60, 8), "F32")}
+    (step,) = plan_for(tensors, from_="6x10", to="12x15").steps
+    assert (str(step.table.grid), str(step.target)) == ("6×10", "12×15")

@@ -55,7 +55,7 @@ def require_inside(folder: Path, relative: str) -> Path:
         return path
     try:
         real = path.resolve(strict=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: the link leads back to itself
         raise ContainerError(f"{folder.name}/{relative}: is a link to nothing.") from error
     root = folder.resolve()
     blobs = root.parent.parent / "blobs" if root.parent.name == "snapshots" else root

@@ -16,15 +16,18 @@ from resize_pos.containers.remote.store import (
     TryAgain,
     changed,
     pause,
+    require_range,
+    stated_size,
 )
 from resize_pos.containers.remote.traffic import count
-from resize_pos.containers.remote.web import ask, body
+from resize_pos.containers.remote.web import REDIRECTS, ask, body
 from resize_pos.core.errors import ContainerError
 
 if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
 _MISSING = frozenset({404, 410})
+_HAVE_CONTENT = frozenset({200, 206})
 
 
 class HttpStore(Store):
@@ -59,12 +62,15 @@ class HttpStore(Store):
             return None
         with answer:
             headers = answer.headers
-            total = headers.get("Content-Range", "").rpartition("/")[2]
+            stated = headers.get("Content-Range", "")
+            size = stated_size(stated.rpartition("/")[2])
             if answer.status != 206:  # the server does not support ranges, or the file is empty
-                total = headers.get("Content-Length", "")
-            if not total.isdecimal():
+                size = stated_size(headers.get("Content-Length", ""))
+            if size is None:
                 raise ContainerError(f"{path}: the server does not say how long the file is.")
-            info = ObjectInfo(int(total), _identity(headers))
+            if answer.status == 206:
+                require_range(path, stated, 0, size)
+            info = ObjectInfo(size, _identity(headers))
             data = b"".join(body(answer, min(length, info.size)))
         count(received=len(data))
         if len(data) < min(length, info.size):
@@ -90,9 +96,8 @@ class HttpStore(Store):
                 raise ContainerError(
                     f"{path}: the server does not read ranges of files.", "Download the file first."
                 )
-            total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-            if total.isdecimal() and int(total) != info.size:
-                raise changed(path)
+            if answer.status == 206:
+                require_range(path, answer.headers.get("Content-Range", ""), offset, info.size)
             yield from body(answer, length)
 
     def page(self, path: RemotePath) -> Listing:
@@ -125,9 +130,13 @@ def _ask(path: RemotePath, headers: Mapping[str, str]) -> Any:
         answer = ask(url, headers, secret=secret)
     except ValueError:
         raise ContainerError(f"{path}: is not a web address.") from None
-    if answer.status < 400:
+    if answer.status in _HAVE_CONTENT:
         return answer
     answer.close()
+    if answer.status in REDIRECTS:
+        raise ContainerError(
+            f"{path}: the server redirects in a circle, or to something that is no web address."
+        )
     if answer.status in _MISSING:
         raise FileNotFoundError(2, "no such file", str(path))
     if answer.status == 412:

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.hub_errors import explained_answer
-from resize_pos.containers.remote.store import Listing, ObjectInfo, Store, changed
+from resize_pos.containers.remote.store import (
+    Listing,
+    ObjectInfo,
+    Store,
+    changed,
+    require_range,
+    stated_size,
+)
 from resize_pos.containers.remote.web import REDIRECTS, ask, body
 from resize_pos.core.errors import ContainerError
 
@@ -57,9 +64,8 @@ class HubStore(Store):
                 raise ContainerError(
                     f"{path}: the server does not read ranges of files.", "Download the file first."
                 )
-            total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-            if total.isdecimal() and int(total) != info.size:
-                raise changed(path)
+            if answer.status == 206:
+                require_range(path, answer.headers.get("Content-Range", ""), offset, info.size)
             etag = _etag(answer.headers)
             if self._etags.setdefault(path, etag) != etag:
                 raise changed(path)
@@ -164,10 +170,10 @@ def _require_success(path: RemotePath, answer: Any) -> Any:
 def _differs(info: ObjectInfo, commit: str, headers: Mapping[str, str]) -> bool:
     """Return whether what the hub says of a file differs from the listing of its commit."""
     linked = headers.get("X-Linked-ETag") or headers.get("ETag")
-    size = headers.get("X-Linked-Size", "")
+    size = stated_size(headers.get("X-Linked-Size", ""))
     return bool(
         (linked and info.identity and _bare(linked) != info.identity)
-        or (size.isdecimal() and int(size) != info.size)
+        or (size is not None and size != info.size)
         or headers.get("X-Repo-Commit", commit) != commit
     )
 

@@ -19,6 +19,8 @@ from resize_pos.containers.remote.store import (
     TryAgain,
     changed,
     needs,
+    require_range,
+    stated_size,
 )
 from resize_pos.containers.remote.traffic import count
 from resize_pos.core.errors import ContainerError
@@ -87,8 +89,11 @@ class S3Store(Store):
         except _Unsatisfiable:  # the answer for an empty object
             info = self.info(path)
             return None if info is None else (info, b"")
-        total = found.get("ContentRange", "").rpartition("/")[2]
-        size = int(total) if total.isdecimal() else found["ContentLength"]
+        stated = found.get("ContentRange", "")
+        size = stated_size(stated.rpartition("/")[2])
+        if stated and size is not None:
+            require_range(path, stated, 0, size)
+        size = found["ContentLength"] if size is None else size
         info = ObjectInfo(size, quoted(found.get("ETag")))
         try:
             data = b"".join(_body(found, min(length, size)))
@@ -118,6 +123,8 @@ class S3Store(Store):
             raise changed(path)  # a store that ignores conditions
         if found["ContentLength"] > length:
             raise ContainerError(f"{path}: the server does not read ranges of objects.")
+        if found.get("ContentRange"):  # a store that sends all of an object may leave it out
+            require_range(path, found["ContentRange"], offset, info.size)
         yield from _body(found, length)
 
     def page(self, path: RemotePath) -> Listing:
@@ -182,6 +189,8 @@ def errors(path: RemotePath) -> Iterator[None]:
         ) from error
     except BotoCoreError as error:
         raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
+    except ValueError as error:  # a header that the SDK cannot convert
+        raise ContainerError(f"{path}: the store sent a wrong answer: {_words(error)}.") from error
 
 
 def error_code(error: Any) -> tuple[str, str]:

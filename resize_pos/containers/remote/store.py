@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from resize_pos.containers.remote.traffic import count
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
 # A request that failed for a reason that may pass is repeated so often, with growing pauses.
 TRIES = 6
+_LEAST_PROGRESS = 1 << 16  # bytes between two failures, for the second to count as the first one
 _FIRST_PAUSE = 0.1  # seconds
 _LONGEST_PAUSE = 8.0
 
@@ -31,6 +33,8 @@ _STORES = {
     "https": "http_store:HttpStore",
     "hf": "hub_store:HubStore",
 }
+_SIZE = lazy_regex("[0-9]{1,18}")
+_CONTENT_RANGE = lazy_regex("bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|[*])")
 _OTHERS = "fsspec_store:FsspecStore"
 
 
@@ -96,18 +100,19 @@ class Store(ABC):
         self, path: RemotePath, info: ObjectInfo, offset: int, length: int
     ) -> Iterator[bytes]:
         """Read a range block by block; continue where it stopped if the connection breaks."""
-        done, failures = 0, 0
+        done, failures, failed_at = 0, 0, 0
         while done < length:
             reason = "the connection was closed early"
             try:
                 for block in self.open_range(path, info, offset + done, length - done):
                     count(received=len(block))
-                    done, failures = done + len(block), 0
+                    done += len(block)
                     yield block
             except TryAgain as error:
                 reason = str(error)
             if done < length:
-                failures += 1
+                failures = failures + 1 if done - failed_at < _LEAST_PROGRESS else 1
+                failed_at = done
                 if failures >= TRIES:
                     raise ContainerError(
                         f"{path}: cannot be read at byte {offset + done}: {reason}.",
@@ -154,6 +159,28 @@ def changed(path: RemotePath) -> ContainerError:
         f"{path}: changed since it was opened.",
         "Another program has replaced it; try again when it is complete.",
     )
+
+
+def stated_size(text: str) -> int | None:
+    """Read a number of bytes in a header of an answer; None: it is none."""
+    return int(text) if _SIZE.fullmatch(text) else None
+
+
+def require_range(path: RemotePath, stated: str, offset: int, size: int) -> None:
+    """Refuse an answer with other bytes than those asked for; `stated` is its Content-Range."""
+    found = _CONTENT_RANGE.fullmatch(stated)
+    if found is None:
+        raise ContainerError(
+            f"{path}: the server does not say which bytes it sent.", "Download the file first."
+        )
+    if found[2] != "*" and int(found[2]) != size:
+        raise changed(path)
+    if int(found[1]) != offset:
+        raise ContainerError(
+            f"{path}: the server was asked for the bytes from {offset} on, and sent those from "
+            f"{found[1]} on.",
+            "Download the file first.",
+        )
 
 
 def needs(path: RemotePath, package: str, extra: str) -> ContainerError:

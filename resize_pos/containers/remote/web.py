@@ -17,6 +17,18 @@ LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
+class _Follow(urllib.request.HTTPRedirectHandler):
+    """Follow redirects to web servers; return one to another kind of address as it is."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """Follow, or do not."""
+        if not newurl.lower().startswith(("http://", "https://")):
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 class _Stay(urllib.request.HTTPRedirectHandler):
     """Return a redirect as it is."""
 
@@ -32,7 +44,7 @@ def ask(url: str, headers: Mapping[str, str], *, secret: str = "", follow: bool 
     request = urllib.request.Request(url, headers={**headers, "Accept-Encoding": "identity"})
     if secret:
         request.add_unredirected_header("Authorization", secret)
-    opener = urllib.request.build_opener(*([] if follow else [_Stay]))
+    opener = urllib.request.build_opener(_Follow if follow else _Stay)
     count(1)
     try:
         return opener.open(request, timeout=_TIMEOUT)
