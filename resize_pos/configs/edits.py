@@ -9,6 +9,7 @@ from resize_pos.configs.frames_and_latents import frame_edits, latent_edits
 from resize_pos.configs.keys import (
     PLACES,
     RESOLUTION_KEYS,
+    TWO_SIDES,
     ConfigPlace,
     KeyKind,
     Library,
@@ -266,9 +267,16 @@ def _missing_hf(document: Document, transfer: Transfer) -> ConfigEdit:
     pixels = as_pixels(transfer.to_size)
     if model_type_of(part) == "timm_wrapper":
         return ConfigEdit("config.json", (*section, "model_args", "img_size"), None, pixels)
+    if model_type_of(part) in TWO_SIDES:
+        raise GeometryError(
+            f"config.json states neither pos_emb_height nor pos_emb_width in {'.'.join(section)}, "
+            "and this model reads both.",
+            hint=f"add them to it by hand; or {NO_CONFIG}",
+        )
     key = RESOLUTION_KEYS.get(model_type_of(part), "image_size")
     after: object = {
         "num_patches": transfer.to_grid.cells,
+        "num_position_embeddings": transfer.to_grid.cells,
         "max_length": transfer.to_size.width,
     }.get(key, pixels)
     edit = ConfigEdit("config.json", (*section, key), None, after)

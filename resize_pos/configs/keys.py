@@ -70,6 +70,7 @@ _IMAGE: tuple[KeyPath, ...] = (
     ("vision_config", "backbone_config"),
     ("image_config",),
     ("high_res_vision_config",),
+    ("vision_config", "sam_config"),
 )
 _TEXT: tuple[KeyPath, ...] = (_ROOT, ("text_config",), ("encoder",), ("decoder",))
 _SAM = frozenset({"sam", "sam_hq"})
@@ -132,6 +133,12 @@ PLACES: tuple[ConfigPlace, ...] = (
         "tvp",
     ),
     _hf(
+        "max_image_size",
+        KeyKind.SIZE,
+        "models/hunyuan_vl/modeling_hunyuan_vl.py: its square root of positions",
+        "hunyuan_vl_vision",
+    ),
+    _hf(
         "num_frames",
         KeyKind.FRAMES,
         "models/timesformer, vivit, videomae, videoprism, x_clip: configuration_….py",
@@ -169,8 +176,9 @@ PLACES: tuple[ConfigPlace, ...] = (
     _hf(
         "num_patches",
         KeyKind.CELLS,
-        "models/siglip2/configuration_siglip2.py:109",
+        "models/siglip2/configuration_siglip2.py:109; cosmos3_edge",
         "siglip2_vision_model",
+        "cosmos3_edge_vision",
     ),
     _hf(
         "num_position_embeddings",
@@ -276,6 +284,15 @@ PLACES: tuple[ConfigPlace, ...] = (
     ),
 )
 
+_COUNTED = (
+    "cohere_compass_vision",
+    "qwen3_5_moe_vision",
+    "qwen3_5_vision",
+    "qwen3_omni_moe_vision_encoder",
+    "qwen3_vl_moe_vision",
+    "qwen3_vl_vision",
+    "qwen4_exp_vision",
+)
 # The key that a model_type reads its resolution from, if it is not image_size. If a config omits a
 # default (such as siglip-base-patch16-224), the key that its library reads is added.
 RESOLUTION_KEYS: Mapping[str, str] = {
@@ -283,10 +300,16 @@ RESOLUTION_KEYS: Mapping[str, str] = {
     "vjepa2": "crop_size",
     "phi4_multimodal_vision": "crop_size",
     "radio": "max_img_size",
+    "hunyuan_vl_vision": "max_image_size",
     "tvp": "max_img_size",
     "siglip2_vision_model": "num_patches",
+    "cosmos3_edge_vision": "num_patches",
+    **dict.fromkeys(_COUNTED, "num_position_embeddings"),
     SPECTROGRAM: "max_length",
 }
+
+# model_types that read the sides of their grid from two keys, pos_emb_height and pos_emb_width.
+TWO_SIDES = frozenset({"kimi_k25_vision", "muse_glimmer_vision", "muse_spark_vision"})
 
 # Keys of processors that are changed by what they count, in any file.
 PROCESSOR_KEYS: tuple[tuple[str, KeyKind, str], ...] = (

@@ -8,7 +8,7 @@ states the factor in its config under a different key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -51,6 +51,7 @@ class Pooling:
     stride: KeyPath | int = 0  # if no table states it: pixels per cell, or its key
     halved_by: KeyPath = ()  # a list of steps; each one after the first halves the grid
     cells_in: KeyPath = ()  # a mapping whose keys are all possible numbers of cells
+    only_cells: tuple[int, ...] = ()  # all possible numbers of cells, if the code fixes them
     sized_by: tuple[str, ...] = ()  # and the processor keys that state the size
     source: str = ""
 
@@ -136,9 +137,10 @@ POOLINGS: tuple[Pooling, ...] = (
     ),
     _pooling(
         "modernvbert",
+        "ultravbert",
         key=("pixel_shuffle_factor",),
         default=4,
-        source="models/modernvbert/configuration_modernvbert.py",
+        source="models/modernvbert/configuration_modernvbert.py; ultravbert",
     ),
     _pooling(
         "aya_vision",
@@ -216,6 +218,27 @@ POOLINGS: tuple[Pooling, ...] = (
         source="models/aria/modeling_aria.py:202: queries by the number of cells",
     ),
     _pooling(
+        "phi4_multimodal",
+        default=2,
+        only_cells=(31 * 31, 32 * 32),
+        divides=False,
+        up=True,
+        source="models/phi4_multimodal/image_processing…:188: 256 tokens, 16 rows, for any size",
+    ),
+    _pooling(
+        "deepseek_ocr2",
+        default=4,
+        only_cells=(48 * 48, 64 * 64),
+        divides=False,
+        source="models/deepseek_ocr2/modeling…:965-976: 144 queries for 768 px, 256 for 1024 px",
+    ),
+    _pooling(
+        "unlimited_ocr",
+        "step3p7",
+        default=4,
+        source="models/unlimited_ocr/processing…; step3p7: two convolutions of stride 2",
+    ),
+    _pooling(
         "florence2",
         tokens=Tokens.CELLS,
         stride=("vision_config", "patch_stride"),
@@ -288,6 +311,12 @@ def require_runnable(document: Document, grid: Grid, patch: Size) -> None:
             f"for {grid.cells} cells.",
             hint=f"the sizes that it can run are {_squares(possible, patch)}.",
         )
+    if pooling.only_cells and grid.cells not in pooling.only_cells:
+        raise GeometryError(
+            f"{name} cannot run a grid of {grid} cells: its code counts the image tokens for other "
+            "sizes only.",
+            hint=f"the sizes that it can run are {_squares(map(str, pooling.only_cells), patch)}.",
+        )
     most = _follow(model, pooling.most) if pooling.most else None
     if type(most) is int and max(grid.height, grid.width) > most:
         raise GeometryError(
@@ -297,7 +326,7 @@ def require_runnable(document: Document, grid: Grid, patch: Size) -> None:
         )
 
 
-def _squares(possible: Mapping[str, object], patch: Size) -> str:
+def _squares(possible: Iterable[str], patch: Size) -> str:
     """List the square sizes with these numbers of cells."""
     sides = [math.isqrt(int(cells)) for cells in possible if cells.isdecimal() and len(cells) < 9]
     return " px and ".join(str(Grid(side, side).pixels(patch)) for side in sorted(sides)) + " px"

@@ -37,6 +37,8 @@ from resize_pos.planning.locate import locate_in
 
 # Model types that resample their table for every image, so a processor may use any size.
 _ANY_SIZE = frozenset({"dinov2", "dinov2_with_registers", "sam", "sam_hq", "idefics2"})
+# Model types that take the whole image at `size`, and its parts at another `tile_size`.
+_OTHER_TILES = frozenset({"deepseek_ocr2", "unlimited_ocr"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,13 @@ def _bounds(
     """Compare the tiles of a processor with the sizes that the towers take."""
     if pooling_of(config) is None:
         return
+    bounds = [key for key, _ in BOUNDS]
+    if model_type_of(config) in _OTHER_TILES:
+        bounds.remove("tile_size")
     for file in PROCESSOR_FILES:
         for section in PROCESSOR_SECTIONS:
             part = follow(documents.get(file, {}), section)
-            for key, _ in BOUNDS if isinstance(part, dict) else ():
+            for key in bounds if isinstance(part, dict) else ():
                 value = part.get(key) if isinstance(part, dict) else None
                 size = _edge(value)
                 if size is not None and not any(_same(size, tower) for tower in towers):

@@ -1,4 +1,4 @@
-"""The table in docs/vlm.md: `python -m tests.vlm.page` runs every family and writes it."""
+"""The table in docs/vlm.md: `python -m tests.vlm.page [NAME …]` runs families and writes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from resize_pos.configs.keys import PLACES, PROCESSOR_KEYS, KeyKind
 from resize_pos.configs.values import ConfigEdit
 from tests.vlm.apart import APART, Apart
 from tests.vlm.seen import FILES, Seen, keys, read, run
-from tests.vlm.zoo import FAMILIES, Vlm
+from tests.vlm.zoo import Vlm
+from tests.vlm.zoo_more import ALL
 
 _Place = tuple[str, tuple[str, ...]]  # a file, and the path of a key
 PAGE = Path(__file__).parents[2] / "docs" / "vlm.md"
@@ -85,8 +86,8 @@ def rows_of(page: str) -> dict[str, str]:
     return {line.split("|")[1].strip(): line for line in lines[1:]}
 
 
-def main() -> None:
-    """Run every family and write the page's table anew."""
+def main(names: Sequence[str]) -> None:
+    """Run every family, or the named ones, and write their rows anew."""
     import torch
 
     for name in ("nms", "qnms"):  # as tests/conftest.py: a torchvision beside a CPU build of torch
@@ -94,8 +95,12 @@ def main() -> None:
         torch.library.define(f"torchvision::{name}", arguments)
     from resize_pos.api import resize_checkpoint
 
+    written = rows_of(PAGE.read_text(encoding="utf-8"))
     rows = []
-    for family in FAMILIES:
+    for family in ALL:
+        if names and family.name not in names and family.name in written:
+            rows.append(written[family.name])
+            continue
         with tempfile.TemporaryDirectory() as folder:
             source = family.save(Path(folder) / family.name)
             before, _ = run(family, source)
@@ -115,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -49,7 +49,10 @@ def run(family: Vlm, folder: Path, **call: Any) -> tuple[int, tuple[int, ...]]:
     noise = np.random.default_rng(0).integers(0, 255, (40, 56, 3), dtype=np.uint8)
     text = {"text": family.prompt} if family.prompt else {}
     call = {**family.call, **call}
-    inputs = processor(images=Image.fromarray(noise), **text, return_tensors="pt", **call)
+    inputs = dict(processor(images=Image.fromarray(noise), **text, return_tensors="pt", **call))
+    inputs |= {name: torch.zeros(shape) for name, shape in family.given.items()}
+    if type(model).__name__ == "FlavaForPreTraining":
+        inputs |= {"input_ids_masked": inputs["input_ids"], "return_loss": True}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.zeros((1, 2), dtype=torch.long)
     with torch.no_grad():

@@ -13,10 +13,15 @@ from resize_pos.verify.folder import check_folder
 from tests.vlm.apart import APART, Apart
 from tests.vlm.page import PAGE, row, row_apart, rows_of
 from tests.vlm.seen import FILES, Seen, keys, read, run, split_processor
-from tests.vlm.zoo import FAMILIES, Vlm
+from tests.vlm.zoo import Vlm
+from tests.vlm.zoo_more import ALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-BY_NAME = {family.name: family for family in FAMILIES}
+BY_NAME = {family.name: family for family in ALL}
+NAMES = [
+    pytest.param(family.name, marks=[pytest.mark.slow] * family.slow, id=family.name)
+    for family in ALL
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def converted(family: Vlm, source: Path, to: int, output: Path) -> Seen:
     return Seen(report, *run(family, output, **call))
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_folder_runs_at_the_new_size(name: str, sources: dict[str, Path], tmp_path: Path) -> None:
     family = BY_NAME[name]
     source = source_of(family, sources)
@@ -53,7 +58,7 @@ def test_a_folder_runs_at_the_new_size(name: str, sources: dict[str, Path], tmp_
         assert answer.agrees, answer.disagreements
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_processor_in_files_of_its_own_follows_too(
     name: str, sources: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -72,7 +77,7 @@ def test_a_processor_in_files_of_its_own_follows_too(
 
 @pytest.mark.parametrize(
     ("name", "to", "nearest"),
-    [(family.name, *case) for family in FAMILIES for case in family.impossible],
+    [(family.name, *case) for family in ALL for case in family.impossible],
 )
 def test_a_size_that_the_model_cannot_run_is_refused_with_the_nearest(
     name: str, to: int, nearest: str, sources: dict[str, Path], tmp_path: Path
@@ -92,5 +97,5 @@ def test_the_row_of_a_model_with_a_test_of_its_own(model: Apart, tmp_path: Path)
 
 
 def test_the_page_has_a_row_for_each_model_and_no_other() -> None:
-    names = [family.name for family in FAMILIES] + [model.name for model in APART]
+    names = [family.name for family in ALL] + [model.name for model in APART]
     assert list(rows_of(PAGE.read_text(encoding="utf-8"))) == names

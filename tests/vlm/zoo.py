@@ -55,6 +55,8 @@ class Vlm:
     options: dict[str, Any] = field(default_factory=dict)
     call: dict[str, Any] = field(default_factory=dict)  # what the processor is asked for besides
     fed: bool = True  # whether the processor feeds exactly the size that was asked for
+    given: dict[str, tuple[int, ...]] = field(default_factory=dict)  # further inputs, by shape
+    slow: bool = False
 
     @property
     def flags(self) -> list[str]:
