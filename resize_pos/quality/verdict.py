@@ -40,8 +40,9 @@ PREFIX_CHANGE = (1e-6, 0.1)
 WINDOW_PROMINENCE = 0.3
 ZERO_OFFSET = (0.1, 0.5)
 ASYMMETRY_GROWTH = 0.1
-OFFSET_ZERO_UNLIKE = (0.30, 0.60)  # the same at offset zero alone
-OFFSETS_UNLIKE = (0.35, 0.60)  # distance to the nearest convention ÷ variation of a relative table
+OFFSET_ZERO_UNLIKE = (0.40, 0.80)  # the same at offset zero alone
+OFFSETS_UNLIKE = (0.35, 0.45)  # distance to the nearest convention ÷ variation of a relative table
+OFFSETS_UNLIKE_MOST = (0.40, 0.55)  # as far as the envelope may widen it: a table of zeros has 1
 MIXING_LOSS = 0.02  # float32 loses 1e-7, float16 1e-3, bfloat16 4e-3
 WINDOW_KEPT = 0.95  # cosine of the mean window; honest transfers keep more than 0.99
 WINDOW_SHARE = 0.02  # of the variance; noise of 7×7 windows has as much
@@ -145,7 +146,8 @@ def _norms(values: Mapping[str, float], peers: tuple[Peer, ...]) -> Iterator[Che
     level = _scale_level(values, values.get("norm_sampled", ratio))
     if level is Level.OK:
         usual = NORM_USUAL[0] <= ratio <= NORM_USUAL[1]
-        rough = "" if usual else f", as averaging does to a rough table{_better(ratio, peers)}"
+        why = "averaging does to a rough table" if ratio < 1 else "honest resizes of this table do"
+        rough = "" if usual else f", as {why}{_better(ratio, peers)}"
         yield Check("norms", level, f"{detail}{rough}")
         return
     low, high = _norm_envelope(values)
@@ -270,15 +272,26 @@ def _window(values: Mapping[str, float]) -> Iterator[Check]:
         )
 
 
+def offset_limits(values: Mapping[str, float]) -> tuple[tuple[float, float], float]:
+    """Return the limits for offset zero and for asymmetry: the constants, or the envelope's."""
+    honest = values.get("zero_offset_honest", 0.0)
+    least, most = (max(c, f * honest) for c, f in zip(ZERO_OFFSET, ENVELOPE_FACTORS, strict=True))
+    growth = ENVELOPE_FACTORS[0] * values.get("asymmetry_honest", 0.0)
+    return (least, most), max(ASYMMETRY_GROWTH, growth)
+
+
 def _offsets(values: Mapping[str, float]) -> Iterator[Check]:
     if "zero_offset_change" not in values:
         return
+    (least, most), most_growth = offset_limits(values)
     change = values["zero_offset_change"]
-    level = _level(change, ZERO_OFFSET)
+    level = _level(change, (least, most))
     detail = "offset zero is kept" if change < 5e-4 else f"offset zero changes by {change:.1%}"
+    if level is Level.OK and change > ZERO_OFFSET[0]:
+        detail += ", as averaging does to a peak"
     yield Check("zero offset", level, detail)
     growth = values["asymmetry_after"] - values["asymmetry_before"]
-    if growth > ASYMMETRY_GROWTH:
+    if growth > most_growth:
         words = f"offsets Δ and −Δ differ more than before (by {growth:.2f}): not centred?"
         yield Check("symmetry", Level.WARN, words)
 

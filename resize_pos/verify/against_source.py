@@ -35,6 +35,7 @@ from resize_pos.quality.verdict import judge
 from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
+    Pair,
     diagnose,
     make_pair,
     match_conventions,
@@ -43,7 +44,7 @@ from resize_pos.verify.made_by import (
 )
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_offsets import origin_of
-from resize_pos.verify.origin import allow_training, of_table, origin_in_doubt
+from resize_pos.verify.origin import allow_training, of_table, offset_checks, origin_in_doubt
 from resize_pos.verify.output_plan import plan_between
 from resize_pos.verify.scaled_queries import find_scaled
 
@@ -222,10 +223,11 @@ def explain(
         step = replace(step, operation=Resample(DEFAULT.resampling))
     origin = origin_of(step, before, after)
     if origin is not None and isinstance(step.operation, Rebuild):
-        return TableVerification(step, (origin,))
+        return TableVerification(step, (origin.check,))
     plain = table.role is Role.ABSOLUTE and step.frames == table.frames and table.grid.cells > 1
     if table.layout.has_time and not plain:
-        return _explain_frames(step, before, after, around, origin)
+        made = None if origin is None else origin.check
+        return _explain_frames(step, before, after, around, made)
     old, new = unfold(step, before, after)
     grids = stored_grid(table.role, table.grid), stored_grid(table.role, step.target)
     pair = make_pair(old, new, *grids)
@@ -250,20 +252,22 @@ def explain(
             checks = (Check("origin", Level.OK, f"made by {method}"), *_proven(checks))
         else:
             checks = allow_training(checks, matches[0], measured)
-            found = diagnose(pair)
-            if found is not None and not found.certain and worst(of_table(checks)) is Level.OK:
-                found = None  # it looks honest, so its similarity to a mistake is ignored
+            found = _find_mistake(pair, worst(of_table(checks)))
             checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
     elif made_by is not None:
         words = f"made by {made_by}, to {made_by.error:.0e}"
         checks = (Check("origin", Level.OK, words), *_proven(checks))
     elif origin is not None:
-        if origin.level is Level.OK:  # near an honest result, offset zero included
-            checks = tuple(
-                replace(c, level=Level.OK) if c.name == "zero offset" else c for c in checks
-            )
-        checks = (origin, *checks)
+        if not origin.exact and not source_health.is_empty:
+            found = _find_mistake(pair, origin.check.level)
+        checks = offset_checks(origin, found, checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
+
+
+def _find_mistake(pair: Pair, level: Level) -> Diagnosis | None:
+    """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
+    found = diagnose(pair)
+    return None if found is not None and not found.certain and level is Level.OK else found
 
 
 def _explain_frames(

@@ -32,12 +32,13 @@ class Finding:
     detail: str
     foreign: NDArray[np.bool_] | None = None  # which cells (or channels) are not the honest ones
     axis: int = 1  # 1: `foreign` is about cells, 0: about channels
+    near: float = _OTHER  # below this distance to another honest result, a part is not foreign
 
     def is_like(self, table: Wide, other: Wide) -> bool:
         """Whether most of the foreign parts are near another honest result, so not foreign."""
         if self.foreign is None:
             return False
-        return bool(np.mean(_errors(table, other, self.axis)[self.foreign] < _OTHER) > 0.5)
+        return bool(np.mean(_errors(table, other, self.axis)[self.foreign] < self.near) > 0.5)
 
 
 def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
@@ -136,6 +137,9 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
     cells = spread(len(table), _SAMPLE)
     mine, theirs = unit(table[cells].T), unit(honest[cells].T)
     own = np.einsum("dn,dn->d", mine, theirs)
+    empty = ~table.any(axis=0) & honest.any(axis=0)
+    if empty.any() and not empty.all():
+        return Finding("channels lost", f"{empty.sum()} of {count} channels are all zero")
     flipped = own < -_SURE
     if flipped.any() and (flipped | (own > _SURE)).mean() > 0.9:
         words = "every channel" if flipped.all() else f"{flipped.sum()} of {count} channels"
@@ -172,25 +176,37 @@ def _order(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     distance = np.sqrt(((table[cells] - honest[found]) ** 2).sum(axis=1))
     scale = np.sqrt((honest[found] ** 2).sum(axis=1))
     exact = distance <= _SAME * np.maximum(scale, 1e-30)
-    moved = found != cells
+    # A symmetric table has equal cells, so another cell may be as near as the right one.
+    in_place = _errors(table[cells], honest[cells], 1) <= _SAME
+    moved = (found != cells) & ~in_place
     if exact.mean() < 0.9 or moved.mean() < 0.3:
         return None
+    foreign = np.zeros(len(table), dtype=bool)
+    foreign[cells[moved]] = True
+    name, words = _wrong_order(cells, found, target, float(moved.mean()))
+    return Finding(name, words, foreign, near=_SAME)
+
+
+def _wrong_order(
+    cells: NDArray[np.intp], found: NDArray[np.intp], target: Grid, moved: float
+) -> tuple[str, str]:
+    """Describe where cells were found: a name and words."""
     rows, columns = np.divmod(cells, target.width)
-    steps = (found - cells) % len(table)
+    count = target.cells
+    steps = (found - cells) % count
     if (steps == np.bincount(steps).argmax()).mean() > 0.9:
         step = int(np.bincount(steps).argmax())
-        step = step if step <= len(table) // 2 else step - len(table)
+        step = step if step <= count // 2 else step - count
         words = f"every cell stands {abs(step)} too {'early' if step > 0 else 'late'} in the table"
         hint = "a prefix row too few" if step > 0 else "a prefix row too many"
-        return Finding("shifted", f"{words}: {hint}, or rolled")
+        return "shifted", f"{words}: {hint}, or rolled"
     down = (found // target.width - rows) % target.height
     across = (found % target.width - columns) % target.width
     if (down == down[0]).all() and (across == across[0]).all():
-        return Finding("rolled", f"the grid is rolled by {down[0]} rows and {across[0]} columns")
+        return "rolled", f"the grid is rolled by {down[0]} rows and {across[0]} columns"
     if np.array_equal(found, columns * target.height + rows):
-        return Finding("swapped", "cells run down the columns instead of along the rows")
-    share = moved.mean()
-    return Finding("shuffled", f"{share:.0%} of the cells are honest ones in the wrong places")
+        return "swapped", "cells run down the columns instead of along the rows"
+    return "shuffled", f"{moved:.0%} of the cells are honest ones in the wrong places"
 
 
 def _flat_axes(table: Wide, target: Grid) -> Finding | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
 from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIKENESS
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis
+from resize_pos.verify.made_by_offsets import Origin
 
 TRAINED = 0.35  # up to this distance to the nearest convention, training explains it,
 SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
@@ -38,6 +40,24 @@ def allow_training(
         Check("prefix", Level.OK, words) if c.name == "prefix" and c.level is not Level.OK else c
         for c in checks
     )
+
+
+def offset_checks(
+    origin: Origin, found: Diagnosis | None, checks: tuple[Check, ...]
+) -> tuple[Check, ...]:
+    """Join the checks of a relative table with how it was made."""
+    if found is not None:
+        verb = "It is" if found.certain else "It looks"
+        near = origin.check.detail.split(":")[0]
+        words = f"{near}. {verb} {found.name}: {found.detail}"
+        return (Check("origin", Level.FAIL, words), *checks)
+    settled: set[str] = set()
+    if origin.exact:  # no statistic contradicts a table that was recomputed
+        settled = {"zero offset", "symmetry", "norms"}
+    elif origin.check.level is Level.OK:  # near an honest result, offset zero included
+        settled = {"zero offset"}
+    kept = (replace(c, level=Level.OK) if c.name in settled else c for c in checks)
+    return (origin.check, *kept)
 
 
 def origin_in_doubt(

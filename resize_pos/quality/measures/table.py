@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resize_pos.containers.base import Container
 from resize_pos.core.axes import Unfolded
-from resize_pos.core.conventions import DEFAULT, Resampling
+from resize_pos.core.conventions import DEFAULT, OffsetResampling, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.operations import Resample, ResampleKernel, ScaleQueries, SetLength
 from resize_pos.core.tensors import TensorInfo, numpy_dtype
@@ -67,7 +67,10 @@ def measure_table(
             source, target = mirrored(source), mirrored(target)
         if step.frames != step.table.frames:  # compare the windows at offset zero in depth
             source, target = (each[len(each) // 2 :][:1] for each in (source, target))
-        return Measured(measure_relative(source, target))
+        own = getattr(step.operation, "resampling", None)
+        return Measured(
+            measure_relative(source, target, own if isinstance(own, OffsetResampling) else None)
+        )
     if isinstance(step.operation, ResampleKernel | SetLength | ScaleQueries):
         return Measured({})  # rows of these tables are not places in an image
     if step.frames != step.table.frames:
