@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from resize_pos.containers.io.remote_path import place
 from resize_pos.core.axes import Layout
-from resize_pos.core.errors import ResizePosError, TableError
+from resize_pos.core.errors import ResizePosError, TableError, UsageError
 from resize_pos.core.geometry import Grid
 from resize_pos.core.option_values import options_help
 from resize_pos.core.options import JOB_OPTION_BY_NAME, JOB_OPTIONS, Option, request_options
@@ -177,6 +177,21 @@ def compare_checkpoints(
     return compare(list(map(place, paths)), Request.make(to=to, **options))
 
 
+def _check_flat(state_dict: object) -> None:
+    """Refuse what is no state dict: the tables inside of it would silently stay as they are."""
+    if not isinstance(state_dict, Mapping):
+        raise UsageError(
+            f"a {type(state_dict).__name__} is no state dict; expected names and tensors.",
+            hint="for a file, use resize_checkpoint(path, to=…); of a module, pass .state_dict().",
+        )
+    for name, value in state_dict.items():
+        if isinstance(value, Mapping) and any(hasattr(inner, "shape") for inner in value.values()):
+            raise UsageError(
+                f"{name!r} holds a dictionary of tensors, not a tensor.",
+                hint=f"pass that dictionary: state_dict[{name!r}].",
+            )
+
+
 @overload
 def resize_state_dict(
     state_dict: Mapping[str, torch.Tensor],
@@ -215,6 +230,7 @@ def resize_state_dict(
     from resize_pos.containers.state_dict import describe, to_torch
     from resize_pos.run.in_memory import resize_tensors
 
+    _check_flat(state_dict)
     resized = resize_tensors(
         state_dict, Request.make(to=to, **options), device, measure=with_report
     )
@@ -252,6 +268,10 @@ def fit_checkpoint(
     """
     from resize_pos.run.in_memory import fit
 
+    if not isinstance(model, Mapping) and not hasattr(model, "state_dict"):
+        raise UsageError(
+            f"the model is a {type(model).__name__}; expected a torch module or its state dict."
+        )
     request = Request.make(to=to, **options)
     return fit(Path(path), model, request, key=key, ignore_mismatched_sizes=ignore_mismatched_sizes)
 

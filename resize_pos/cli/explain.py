@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -22,7 +23,16 @@ _KNOWN = (
 )
 
 
-@click.command("explain")
+class _Explain(click.Command):
+    """A command whose message may begin with a dash, as the lists of transformers do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take no message for an option: an option has no spaces."""
+        hidden = [f"\n{word}" if word[:1] == "-" and " " in word else word for word in args]
+        return super().parse_args(ctx, hidden)
+
+
+@click.command("explain", cls=_Explain)
 @click.argument("message", nargs=-1)
 @click.option(
     "--checkpoint",
@@ -40,9 +50,10 @@ def command(message: tuple[str, ...], checkpoint: Path | None, as_json: bool) ->
       resize-pos explain < train.log
       python train.py 2>&1 | resize-pos explain
 
-    MESSAGE may be a whole log; without it, the log is read from stdin.
+    MESSAGE may be a whole log, or the name of a file with one; without it, the log is read from
+    stdin.
     """
-    log = " ".join(message) if message and message != ("-",) else _stdin()
+    log = _log(message) if message and message != ("-",) else _stdin()
     found = explain(log)
     if not found:
         raise ResizePosError("no message that is known was found.", hint=_KNOWN)
@@ -77,6 +88,14 @@ def _command(explanation: Explanation, named: str | None) -> str | None:
     source = named if named and explanation.source == "CHECKPOINT" else None
     words = explanation.source if source is None else shlex.quote(source)
     return f"resize-pos {words} {explanation.options}"
+
+
+def _log(message: tuple[str, ...]) -> str:
+    """Return the message, or what the file holds that it names."""
+    if len(message) == 1 and os.path.lexists(message[0]):
+        with Path(message[0]).open("rb") as file:
+            return file.read(_LONGEST).decode("utf-8", "replace")
+    return " ".join(message)
 
 
 def _stdin() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 
 import click
@@ -47,6 +48,10 @@ class Failures:
         """Show what click says about the words that were typed; they may hold names of files."""
         context = getattr(error, "ctx", None)
         hint = None
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+            error.show()
+            self._document("no checkpoint and no command is given.", None, error.exit_code)
+            return error.exit_code
         if context is not None:
             for line in context.get_usage().splitlines():
                 say(line, err=True)
@@ -54,7 +59,11 @@ class Failures:
             say(hint, err=True)
             say("", err=True)
         message = error.format_message()
-        first, *more = [*message.split(_LINE_BREAK), *_also_a_path(context)]
+        first, *more = [
+            *message.split(_LINE_BREAK),
+            *_also_a_path(context),
+            *_advice(message, context),
+        ]
         say(f"Error: {first}", err=True)
         for line in more:
             say(line, err=True)
@@ -75,3 +84,34 @@ def _also_a_path(context: click.Context | None) -> list[str]:
     if name is None or not os.path.lexists(name):
         return []
     return [f"{name!r} is a command here; to convert the checkpoint {name}, write ./{name}"]
+
+
+# What other tools call an option of a conversion.
+_OTHER_WORDS = {
+    **dict.fromkeys(("size", "img-size", "image-size", "img_size", "imgsz", "resolution"), "--to"),
+    **dict.fromkeys(("target", "target-size", "new-size", "output-size"), "--to"),
+    **dict.fromkeys(("out", "output-file", "save", "dest"), "-o"),
+    **dict.fromkeys(("grid", "new-grid", "patches"), "--to-grid"),
+    **dict.fromkeys(("mode", "interpolation", "interp"), "--method"),
+    **dict.fromkeys(("overwrite", "yes", "clobber"), "--force"),
+}
+
+
+def _advice(message: str, context: click.Context | None) -> list[str]:
+    """Say what was probably meant by words that click does not expect."""
+    if context is None or context.info_name not in ("resize", "batch"):
+        return []
+    option = re.search(r"No such option:? '?--([\w-]+)", message)
+    if option is not None and option[1] in _OTHER_WORDS:
+        return [f"Here it is called {_OTHER_WORDS[option[1]]}."]
+    extra = re.search(r"unexpected extra arguments? \((.+)\)", message)
+    if extra is None:
+        return []
+    words = extra[1].split()
+    if len(words) == 1 and words[0].isdigit():
+        given = context.params.get("to")
+        size = f"{given}x{words[0]}" if str(given or "").isdigit() else words[0]
+        return [f"For an image size, write --to {size}."]
+    if any(os.path.lexists(word) for word in words):
+        return ["For several checkpoints, write: resize-pos batch FILES --to SIZE -o FOLDER"]
+    return []

@@ -124,7 +124,10 @@ def command(
             ]
             ctx.exit(0 if all(answers) else 1)
         if len(checkpoints) > 1:
-            raise UsageError("only --size and --config take several checkpoints at once.")
+            raise UsageError(
+                "only --size and --config take several checkpoints at once.",
+                hint="to compare two files, write: resize-pos verify OUTPUT --against SOURCE",
+            )
         if against is None and model is None:
             raise UsageError(
                 "nothing to verify against.",

@@ -11,6 +11,7 @@ from resize_pos.containers.hub import hub_name, parse_hub
 from resize_pos.containers.io.remote_path import RemotePath, place
 from resize_pos.core.errors import ContainerError, OutputError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,19 @@ def resolve_source(given: Path) -> Source:
     return Source(given, names.name, names)
 
 
+_HUB_PAGE = lazy_regex(
+    r"https?:/+(?:huggingface\.co|hf\.co)/(?P<model>[\w.-]+/[\w.-]+)(?:/tree/[^/]+)?/?"
+)
+
+
 def _require_hub_address(given: Path) -> None:
     """Say how to write the name of a model on the hub, if that is what was meant."""
+    page = _HUB_PAGE.fullmatch(str(given)) if isinstance(given, RemotePath) else None
+    if page is not None:
+        raise ContainerError(
+            f"{given}: this is the web page of a model, not a file.",
+            f"For the model on the hub, write hf://{page['model']}",
+        )
     address = hub_name(given)
     if address is not None and not os.path.lexists(given):
         raise ContainerError(

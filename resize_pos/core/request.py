@@ -93,7 +93,7 @@ def read_option(option: Option, value: Any) -> Any:
         return _read_count(flag, option.least, value)
     if kind in (Kind.SWITCH, Kind.FLAG):
         if not isinstance(value, bool):
-            raise UsageError(f"{flag} is {quoted(value)}; expected true or false.")
+            raise UsageError(f"{option.name} is {quoted(value)}; expected True or False.")
         return value
     if kind is Kind.TEXTS:
         texts = tuple(value) if isinstance(value, list | tuple) else (value,)

@@ -151,7 +151,7 @@ def test_a_new_entry_of_the_job_appears_everywhere(
 def test_the_options_of_a_job_are_checked_in_python_too(tmp_path: Path) -> None:
     source = tmp_path / "absent.safetensors"
     wrong: dict[str, tuple[Any, str]] = {
-        "force": ("no", "force=True is 'no'; expected true or false"),
+        "force": ("no", "force is 'no'; expected True or False"),
         "select": (3, "select is 3; expected text"),
         "device": ("tpu", "device='tpu' is not a known device"),
     }
@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a truth for a size": ({"to": True}, "--to True is neither a number"),
     "four numbers": ({"to": (1, 2, 3, 4)}, "--to .1, 2, 3, 4. is neither a number"),
     "a number for text": ({"family": 3}, "--family is 3; expected text"),
-    "a text for a truth": ({"antialias": "no"}, "--antialias is 'no'; expected true or false"),
+    "a text for a truth": ({"antialias": "no"}, "antialias is 'no'; expected True or False"),
     "an unknown choice": ({"sincos": "maybe"}, "--sincos 'maybe' is not known"),
     "an unknown library": ({"relative_like": "x"}, "--relative-like 'x' is not known"),
     "control characters": ({"like": "\x1b[31m"}, r"--like '\\x1b\[31m' is not known"),

@@ -126,9 +126,7 @@ class Limit:
             )
         if name not in MEASURES and name.removeprefix("distance_") not in _PEERS:
             raise UsageError(
-                f"--max {text!r}: no measure is called {name!r}.",
-                hint=f"the measures are {', '.join(MEASURES)}, "
-                f"and distance_NAME for {', '.join(_PEERS)}.",
+                f"--max {text!r}: no measure is called {name!r}.", hint=_measures_like(name)
             )
         return cls(name, value)
 
@@ -138,3 +136,16 @@ class Limit:
             return measured.values[self.measure]
         name = self.measure.removeprefix("distance_")
         return next((p.distance for p in measured.peers if p.convention == name), None)
+
+
+def _measures_like(name: str) -> str:
+    """Suggest measures with a similar name, or list all of them."""
+    import difflib  # only a mistyped name needs it
+
+    near = [each for each in MEASURES if name and name in each]
+    near = near or difflib.get_close_matches(name, MEASURES, n=5)
+    if near:
+        return (
+            f"did you mean {', '.join(near[:5])}? `resize-pos FILE --to SIZE -v` prints them all."
+        )
+    return f"the measures are {', '.join(MEASURES)}, and distance_NAME for {', '.join(_PEERS)}."

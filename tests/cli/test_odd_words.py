@@ -1,0 +1,106 @@
+"""Words that people type although the program expects others: the answer says what to write."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import resize_pos
+from resize_pos.cli.app import main
+from resize_pos.core.errors import UsageError
+
+
+@pytest.fixture
+def folder(vit_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(vit_file, tmp_path / "other.safetensors")
+    return tmp_path
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command that must be refused; return what it says."""
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code in (1, 2)
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert "bug" not in told
+    return told
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["vit.safetensors", "96"], "write --to 96."),
+        (["vit.safetensors", "--to", "96", "128"], "write --to 96x128."),
+        (["vit.safetensors", "--size", "96"], "Here it is called --to."),
+        (["vit.safetensors", "--img_size", "96"], "Here it is called --to."),
+        (["vit.safetensors", "--to", "96", "--overwrite"], "Here it is called --force."),
+        (["vit.safetensors", "other.safetensors", "--to", "96"], "resize-pos batch FILES --to"),
+        (["verify", "vit.safetensors", "other.safetensors"], "verify OUTPUT --against SOURCE"),
+        (["vit.safetensors", "--to", "96", "--max", "norm=1"], "did you mean norm_ratio, "),
+        (["https://huggingface.co/org/name", "--to", "96"], "write hf://org/name"),
+        (["https://hf.co/org/name/tree/main", "--to", "96"], "write hf://org/name"),
+    ],
+)
+def test_the_answer_says_what_to_write(
+    words: list[str], answer: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answer in refused(words, capsys)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "other.safetensors",
+        "vit.safetensors",
+    ]
+
+
+def test_without_a_word_the_help_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused([], capsys)
+    assert told.count("Usage:") == 1
+    assert "Error" not in told
+    assert "inspect" in told
+
+
+MISMATCH = (
+    "- pos_embed: found shape torch.Size([1, 197, 768]) in the checkpoint and "
+    "torch.Size([1, 577, 768]) in the model instantiated"
+)
+
+
+def test_explain_takes_a_message_that_begins_with_a_dash(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["explain", MISMATCH])
+    assert caught.value.code == 0
+    assert "--to-grid 24x24" in capsys.readouterr().out
+
+
+def test_explain_reads_the_log_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"epoch 1\n{MISMATCH}\n", encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        main(["explain", str(log)])
+    assert caught.value.code == 0
+    assert "--to-grid 24x24" in capsys.readouterr().out
+    assert "Is a directory" in refused(["explain", str(tmp_path)], capsys)
+
+
+def test_a_state_dict_inside_of_another_is_not_passed_over() -> None:
+    inner = {"pos_embed": torch.zeros(1, 16, 8)}
+    with pytest.raises(UsageError, match="'model' holds a dictionary of tensors") as caught:
+        resize_pos.resize_state_dict({"epoch": 3, "model": inner}, to=96)  # type: ignore[dict-item]
+    assert caught.value.hint == "pass that dictionary: state_dict['model']."
+    with pytest.raises(UsageError, match="a str is no state dict"):
+        resize_pos.resize_state_dict("vit.safetensors", to=96)  # type: ignore[call-overload]
+
+
+def test_what_is_no_model_is_named(vit_file: Path) -> None:
+    with pytest.raises(UsageError, match="the model is a NoneType"):
+        resize_pos.fit_checkpoint(vit_file, None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="force is 'yes'; expected True or False"):
+        resize_pos.resize_checkpoint(vit_file, to=96, force="yes")  # type: ignore[arg-type]
