@@ -11,6 +11,7 @@ from resize_pos.cli.options import DEBUG_OPTION, JSON_OPTION, PLACE, SOURCE_OPTI
 from resize_pos.cli.terminal import say_json
 from resize_pos.core.errors import UsageError
 from resize_pos.core.request import Request
+from resize_pos.core.tensors import total_bytes
 from resize_pos.families.tables import PositionTable
 from resize_pos.report.inspection import Inspection
 from resize_pos.run.inspection import inspect
@@ -72,7 +73,7 @@ def _document(inspection: Inspection) -> dict[str, Any]:
         "path": str(inspection.path),
         "format": inspection.format,
         "tensors": len(inspection.tensors),
-        "bytes": sum(info.nbytes for info in inspection.tensors.values()),
+        "bytes": total_bytes(inspection.tensors.values()),
         "traffic": traffic_document(inspection.traffic),
         "tables": [_table(table, inspection) for table in located.tables],
         "unsettled": [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from resize_pos.core.errors import TableError
@@ -79,6 +80,12 @@ class TensorInfo:
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype} {list(self.shape)}"
+
+
+def total_bytes(tensors: Iterable[TensorInfo]) -> int:
+    """Return how many bytes tensors take together; most have the shape of another one."""
+    kinds = Counter((info.dtype, info.shape) for info in tensors)
+    return sum(TensorInfo("", shape, dtype).nbytes * n for (dtype, shape), n in kinds.items())
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.printable import human_size, printable
-from resize_pos.core.tensors import TensorInfo
+from resize_pos.core.tensors import TensorInfo, total_bytes
 from resize_pos.families.tables import LeftAlone, Located, PositionTable
 from resize_pos.report.groups import and_alike, extent_words, group_key, kept_rows
 
@@ -55,7 +55,7 @@ class TextLine:
 def inspection_lines(inspection: Inspection, *, verbose: bool = False) -> Iterator[TextLine]:
     """Describe the tables of a checkpoint, the evidence, and what came near."""
     tensors = inspection.tensors.values()
-    size = human_size(sum(info.nbytes for info in tensors))
+    size = human_size(total_bytes(tensors))
     count = len(inspection.tensors)
     head = f"{inspection.path.name}: {inspection.format}, {count} tensors, {size}"
     yield TextLine(head, breaks=False)
