@@ -117,6 +117,18 @@ def offsets_of_sources() -> Scene:
     return scene(sides)
 
 
+def honest_only(*cases: tuple[bool, Shape]) -> Scene:
+    """Draw what a library makes of a trained table, or of one with its offsets in disorder."""
+    sides = []
+    for disorder, window in cases:
+        table = _relative()
+        if disorder:
+            table = np.random.default_rng(2).permutation(table)
+        made = _offsets(honest_offsets(table, WINDOW, window, "swin"), window)
+        sides.append(Side(made[0, :, :, 0], measure_relative(_offsets(table, WINDOW), made)))
+    return scene(sides)
+
+
 def _step(
     table: NDArray[np.floating],
     axes: str,
@@ -206,6 +218,14 @@ OTHER_SCENES: Mapping[str, tuple[Callable[[], Scene], str]] = {
     "zero_offset_change": (
         partial(offsets, rolled),
         "the offsets were read from one row and column too early",
+    ),
+    "zero_offset_honest": (
+        partial(honest_only, (False, WIDER), (False, (4, 5))),
+        "the window shrinks, and averaging flattens the peak at offset zero",
+    ),
+    "asymmetry_honest": (
+        partial(honest_only, (False, (3, 5)), (True, (3, 5))),
+        "the offsets are in a random order, so opposite ones lose what they share",
     ),
     "asymmetry_before": (offsets_of_sources, "half of the source's offsets are zero"),
     "asymmetry_after": (partial(offsets, half_lost), "half of the new offsets are zero"),
