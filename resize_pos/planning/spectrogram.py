@@ -13,6 +13,7 @@ from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable
 
+_NORM_OF_BINS = "init_bn."  # dasheng/train/models.py: a norm over the spectrogram
 _FRAMES_PER_ROW = 2  # of Whisper: its second convolution has a step of two
 
 
@@ -28,6 +29,7 @@ def as_image_or_length(
     if grids:
         size = _spectrogram(grids, documents)
         time, mel = request.to_time, request.to_mel
+        _require_same_bins(mel, size, located)
         return replace(plain, to_size=Size(mel or size.height, time or size.width))
     if any(left.family.audio for left in located.left_alone):
         time, mel = request.to_time or request.to_mel, request.to_mel or request.to_time
@@ -52,6 +54,19 @@ def as_image_or_length(
         )
     length = request.to_time // _FRAMES_PER_ROW
     return replace(plain, to_length=length, from_length=tables[0].length)
+
+
+def _require_same_bins(mel: int | None, size: Size, located: Located) -> None:
+    """Refuse other mel bins if a norm has one value for each (Dasheng): it cannot be resized."""
+    if mel is None or mel == size.height:
+        return
+    for name, info in located.others.items():
+        if _NORM_OF_BINS in name and info.shape == (size.height,):
+            raise TableError(
+                f"--to-mel {mel}: {name} has one value for each of {size.height} mel bins, so the "
+                "model cannot take another number.",
+                hint="pass --to-time alone.",
+            )
 
 
 def _spectrogram(tables: Sequence[PositionTable], documents: Mapping[str, Document]) -> Size:

@@ -62,6 +62,7 @@ class _Tower:
     grid: Grid
     size: Size
     tables: bool = True
+    resampled: bool = False  # the model resamples the table, so processors may use any size
 
 
 def check_folder(folder: Path, request: Request | None = None) -> FolderCheck:
@@ -72,37 +73,63 @@ def check_folder(folder: Path, request: Request | None = None) -> FolderCheck:
         )
     documents = ConfigFiles(folder).documents()
     if "config.json" not in documents and "open_clip_config.json" not in documents:
+        broken = "; ".join(_unreadable(folder, documents))
         raise ContainerError(
-            f"{folder}: holds no config.json and no open_clip_config.json to compare with."
+            f"{folder}: {broken}."
+            if broken
+            else f"{folder}: holds no config.json and no open_clip_config.json to compare with."
         )
     located = locate_in(open_container(folder), request or Request())
     for unsettled in located.unsettled:
         raise unsettled.error
     config = documents.get("config.json", {})
-    towers = list(_towers(located)) or list(_towers_without_tables(documents))
-    if not towers:
-        return FolderCheck(("no table in the weights follows the image size",), ())
+    towers = list(_towers(located, "vision_config" in config)) or list(
+        _towers_without_tables(documents)
+    )
+    found = [*_unreadable(folder, documents), *_no_numbers(documents)]
     compared: list[str] = []
-    found: list[str] = []
+    if not documents.keys() & set(PROCESSOR_FILES):
+        compared.append("no processor file was found")
+    if not towers:
+        compared.append("no table in the weights follows the image size")
     for tower in towers:
         compared.append(f"{tower.name}: {tower.grid} cells, {tower.size} px")
         found += _of_tower(documents, config, tower, towers)
     return FolderCheck(tuple(compared), tuple(dict.fromkeys(found)))
 
 
-def _towers(located: Located) -> Iterator[_Tower]:
+def _towers(located: Located, resampled: bool) -> Iterator[_Tower]:
+    """List the towers by their tables; tables that the model resamples only if asked for."""
     seen = set()
     for table in located.tables:
-        if not _tells_size(table) or table.pixels is None or table.tiling is None:
+        reference = table.role is Role.REFERENCE
+        if not _tells_size(table) or table.tiling is None:
+            continue
+        if (not resampled or table.grid.height == 1) if reference else table.pixels is None:
             continue
         covered = table.tiling.pixels(table.grid)  # a config may state some pixels more
         if covered not in seen:
             seen.add(covered)
-            yield _Tower(table.name, table.grid, covered)
+            yield _Tower(table.name, table.grid, covered, resampled=reference)
 
 
 def _tells_size(table: PositionTable) -> bool:
-    return table.role in (Role.ABSOLUTE, Role.MIXING) and table.follows is None
+    telling = (Role.ABSOLUTE, Role.MIXING, Role.REFERENCE)
+    return table.role in telling and table.follows is None
+
+
+def _unreadable(folder: Path, documents: Mapping[str, Document]) -> Iterator[str]:
+    """Report files that are there and hold no JSON object."""
+    for file in ("config.json", "open_clip_config.json", *PROCESSOR_FILES):
+        if file not in documents and (folder / file).exists():
+            yield f"{file}: cannot be read as a JSON object"
+
+
+def _no_numbers(documents: Mapping[str, Document]) -> Iterator[str]:
+    """Report sizes and counts that are texts: no library computes with them."""
+    for file, key, _, value in _places(documents, (KeyKind.SIZE, KeyKind.TOKENS)):
+        if isinstance(value, str):
+            yield f"{file}: {key} is the text {value!r}, not a number"
 
 
 def _towers_without_tables(documents: Mapping[str, Document]) -> Iterator[_Tower]:
@@ -129,8 +156,13 @@ def _of_tower(
         return
     sizes = {other.size for other in towers}
     for edit in edits:
-        if not _is_free(config, edit) and not _of_another(edit, same, sizes):
+        free = _is_free(config, edit) or (tower.resampled and edit.file in PROCESSOR_FILES)
+        if not free and not _of_another(edit, same, sizes):
             yield _words(edit, tower)
+    if tower.tables and tower is towers[0]:
+        yield from _patches(documents, config, towers)
+    if tower.resampled:
+        return
     if same.counts or same.tokens is not None:
         yield from _tokens(documents, config, tower)
     if tower is towers[0]:
@@ -216,6 +248,27 @@ def _bounds(
                     sizes = ", ".join(str(tower.size) for tower in towers)
                     name = ".".join((*section, key))
                     yield f"{file}: {name} is {value}, but the towers take {sizes} px"
+
+
+def _patches(
+    documents: Mapping[str, Document], config: Document, towers: Sequence[_Tower]
+) -> Iterator[str]:
+    """Compare the patch size beside each image size with the pixels per cell of its tower."""
+    if pooling_of(config) is None:
+        return
+    for place in PLACES:
+        if place.kind is not KeyKind.SIZE or place.file != "config.json":
+            continue
+        for path, value in stated(place, documents):
+            patch = as_size(follow(config, (*path[:-1], "patch_size")))
+            size = as_size(value)
+            for tower in towers:
+                cell = Size(
+                    tower.size.height // tower.grid.height, tower.size.width // tower.grid.width
+                )
+                if patch and size and _same(size, tower) and patch != cell:
+                    name = ".".join((*path[:-1], "patch_size"))
+                    yield f"config.json: {name} is {patch}, but {tower.name} has {cell} px per cell"
 
 
 def _edge(value: object) -> Size | None:

@@ -55,6 +55,32 @@ def test_the_page_lists_each_model_once() -> None:
     assert lines[start : start + len(MODELS)] == [row(model) for model in MODELS]
 
 
+def test_dasheng_keeps_its_mel_bins(tmp_path: Path) -> None:
+    """Its mel filters do not depend on the length; a norm has one value for each mel bin."""
+    model = BY_NAME["Dasheng"]
+    filters = {"front_end.0.spectrogram.window": torch.rand(512)}
+    filters["front_end.0.mel_scale.fb"] = torch.rand(257, 64)
+    source, output = tmp_path / "model.safetensors", tmp_path / "new.safetensors"
+    save_file(model.state(model.sizes[0]) | filters, source)
+    said = CliRunner().invoke(command, [str(source), "--to-time", "504", "-o", str(output)])
+    assert said.exit_code == 0, said.output
+    after = load_file(output)
+    assert all(torch.equal(after[name], value) for name, value in filters.items())
+    more = [
+        str(source),
+        "--to-time",
+        "504",
+        "--to-mel",
+        "96",
+        "-o",
+        str(tmp_path / "no.safetensors"),
+    ]
+    said = CliRunner().invoke(command, more)
+    assert said.exit_code == 1
+    assert "one value for each of 64 mel bins" in str(said.exception)
+    assert not (tmp_path / "no.safetensors").exists()
+
+
 def test_a_computed_index_is_the_library_s_own(tmp_path: Path) -> None:
     """FasterViT's offsets and index at the new size, held against those that it built itself."""
     model: Model = BY_NAME["FasterViT"]

@@ -16,16 +16,16 @@ from resize_pos.cli.verify import command
 from resize_pos.core.errors import GeometryError, UsageError
 from resize_pos.verify.folder import check_folder
 from tests.vlm.seen import read
-from tests.vlm.zoo import FAMILIES
+from tests.vlm.zoo_more import ALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-BY_NAME = {family.name: family for family in FAMILIES}
+BY_NAME = {family.name: family for family in ALL}
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     base = tmp_path_factory.mktemp("agreement")
-    names = ("internvl", "gemma3", "llava_onevision", "deepseek_vl_hybrid")
+    names = ("internvl", "gemma3", "llava_onevision", "deepseek_vl_hybrid", "glm4v")
     return {name: BY_NAME[name].save(base / name) for name in names}
 
 
@@ -64,6 +64,27 @@ def tampered(folder: Path, target: Path, file: str, path: Sequence[str], value: 
             {"height": 48, "width": 48},
             "for which it is {'height': 32, 'width': 32}",
         ),
+        (
+            "internvl",
+            "config.json",
+            ["vision_config", "patch_size"],
+            [16, 16],
+            "vision_config.patch_size is 16, but",
+        ),
+        (
+            "gemma3",
+            "config.json",
+            ["vision_config", "image_size"],
+            "64",
+            "vision_config.image_size is the text '64', not a number",
+        ),
+        (
+            "glm4v",
+            "config.json",
+            ["vision_config", "image_size"],
+            64,
+            "vision_config.image_size is 64, but",
+        ),
         ("internvl", "config.json", ["downsample_ratio"], 1 / 3, "cannot run a grid of 4×4"),
         (
             "gemma3",
@@ -98,6 +119,28 @@ def test_what_does_not_fit_is_named(
     assert said.exit_code == 1
     assert words in said.output
     assert CliRunner().invoke(command, [str(folders[name]), "--config"]).exit_code == 0
+
+
+def test_a_file_that_is_no_json_is_not_passed_over(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folders["gemma3"], tmp_path / "broken")
+    (folder / "processor_config.json").write_text("{not json", encoding="utf-8")
+    said = CliRunner().invoke(command, [str(folder), "--config"])
+    assert said.exit_code == 1
+    assert "processor_config.json: cannot be read as a JSON object" in said.output
+    (folder / "config.json").write_text("[1, 2]", encoding="utf-8")
+    said = CliRunner().invoke(command, [str(folder), "--config"])
+    assert said.exit_code == 1
+    assert "config.json: cannot be read as a JSON object" in str(said.exception or said.output)
+
+
+def test_a_folder_without_a_processor_says_so(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(folders["gemma3"], tmp_path / "alone")
+    (folder / "processor_config.json").unlink()
+    said = CliRunner().invoke(command, [str(folder), "--config"])
+    assert said.exit_code == 0
+    assert "no processor file was found" in said.output
 
 
 @pytest.mark.parametrize(
