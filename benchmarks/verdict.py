@@ -212,20 +212,24 @@ SECTIONS = (
 def report(found: Sequence[Case], tables: Sequence[Known]) -> str:
     """Give the confusion tables as Markdown."""
     lines: list[str] = []
-    known = {table.name: table for table in tables}
     for title, held_out, seen in SECTIONS:
-        which = [name for name, t in known.items() if (t.held_out, t.seen) == (held_out, seen)]
-        mine = [case for case in found if case.table in which]
-        names = sorted({case.table for case in mine})
-        lines += [f"**{title.capitalize()}** ({len(names)}: {', '.join(names)})", ""]
-        lines += ["| made by | cases | ok | warn | fail | named |", "|---|---|---|---|---|---|"]
-        for group, words in GROUPS.items():
-            lines.append(_row(words, [c for c in mine if c.group == group], group in DAMAGED))
-        costly = [case for case in mine if case.costly]
-        lines.append(_row("damaged, costs accuracy", costly, True))
-        few = [c for c in mine if c.group in DAMAGED and _small(c)]
-        lines += [_row(f"damaged, under {SMALL} cells", few, True), ""]
+        which = [t.name for t in tables if (t.held_out, t.seen) == (held_out, seen)]
+        lines += _section(title, [case for case in found if case.table in which])
+    real = [t.name for t in tables if t.is_real]
+    lines += _section("the real ones of these alone", [c for c in found if c.table in real])
     return "\n".join(lines)
+
+
+def _section(title: str, mine: Sequence[Case]) -> list[str]:
+    names = sorted({case.table for case in mine})
+    lines = [f"**{title.capitalize()}** ({len(names)}: {', '.join(names)})", ""]
+    lines += ["| made by | cases | ok | warn | fail | named |", "|---|---|---|---|---|---|"]
+    for group, words in GROUPS.items():
+        lines.append(_row(words, [c for c in mine if c.group == group], group in DAMAGED))
+    costly = [case for case in mine if case.costly]
+    lines.append(_row("damaged, costs accuracy", costly, True))
+    few = [c for c in mine if c.group in DAMAGED and _small(c)]
+    return [*lines, _row(f"damaged, under {SMALL} cells", few, True), ""]
 
 
 def _small(case: Case) -> bool:

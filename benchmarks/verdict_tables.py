@@ -38,6 +38,11 @@ class Known:
     origin: str
     seen: bool = True  # in a sweep, before the limits were fixed
 
+    @property
+    def is_real(self) -> bool:
+        """Whether somebody else trained it, for use."""
+        return "PyPI package" in self.origin or ".whl" in self.origin
+
 
 @dataclass(frozen=True)
 class Packaged:
