@@ -175,7 +175,13 @@ def quiet_exporters() -> Any:
     logging.disable(before)
 
 
-CASES = [(name, dynamo) for name in MODELS for dynamo in (False, True)]
+# The dynamo exporter takes seconds for each model; these three differ little from others for it.
+LONG = ("timm vit, one side", "timm dense features", "timm deit, distilled")
+CASES = [
+    pytest.param(name, dynamo, marks=pytest.mark.slow if dynamo and name in LONG else ())
+    for name in MODELS
+    for dynamo in (False, True)
+]
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["fixed batch", "named batch"])
