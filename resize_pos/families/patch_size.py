@@ -21,6 +21,8 @@ _VOLUME_CHANNELS = (1, 2, 3, 4)  # CT, PET-CT, colour, the four of BraTS
 # may be 32×32 grey or 16×16 four-channel pixels, so another count is taken only if it alone fits.
 _COLOURS = 3
 _OTHER_CHANNELS = (1, 4)
+_USUAL_CHANNELS = (1, 2, 3, 4, 6, 10, 12, 13)  # grey, radar, colours, bands of satellites
+_SMALLEST_PATCH = 4  # pixels
 _MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
 _PATCH_NAME = lazy_regex(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
 _LINEAR_NAME = lazy_regex(r"patch|(?:image|pixels?)_to_tokens?|to_tokens\.", re.IGNORECASE)
@@ -160,6 +162,19 @@ def sides_that_fit(inputs: int, size: Size, rows: int) -> list[tuple[int, int]]:
         and size.height % side == 0
         and size.width % side == 0
         and 0 <= rows - (size.height // side) * (size.width // side) <= _MOST_OWN_ROWS
+    ]
+
+
+def other_readings(kernel: TensorInfo, side: int) -> list[tuple[int, int]]:
+    """List patch sides and channels, besides `side`, that a linear embedding may read as well."""
+    if len(kernel.shape) != 2:
+        return []
+    inputs = kernel.shape[0] if kernel.name.endswith("kernel") else kernel.shape[1]
+    sides = (math.isqrt(inputs // channels) for channels in _USUAL_CHANNELS)
+    return [
+        (other, channels)
+        for other, channels in zip(sides, _USUAL_CHANNELS, strict=True)
+        if other >= _SMALLEST_PATCH and other != side and other * other * channels == inputs
     ]
 
 

@@ -17,21 +17,26 @@ from resize_pos.planning.candidates import (
     sound_of,
     sounds_axial,
 )
+from resize_pos.planning.echoes import is_looked_up
 from resize_pos.planning.neutral_names import counts_something_else
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.unknown_names import FAMILY, OpenCase, command, from_flag, name_regex
+
+_AXIS_ROWS = range(7, 129)  # rows or columns of cells: 224 pixels of 32 to 2048 of 16
+_FEWEST_USES = 2  # norms and biases as long as a width of the model
 
 
 def axial_pair(
     tensor: TensorInfo, around: Surroundings, widths: Mapping[int, int]
 ) -> tuple[Match, Match] | None:
     """Find two tables that together give one position: by names such as pos_h and pos_w."""
-    names = axial_pair_names(tensor.name, around.tensors)
+    named = axial_pair_names(tensor.name, around.tensors)
+    names = named or neutral_pair(tensor, around, widths)
     if names is None:
         return None
     tensor, other = (around.tensors[name] for name in names)
-    if any(_is_layer(each, around.tensors, widths) for each in (tensor, other)):
+    if named and any(_is_layer(each, around.tensors, widths) for each in (tensor, other)):
         return None
     spectrogram = "freq" in tensor.name and len(tensor.shape) == 4
     if sound_of(tensor.name) is Sound.OTHER and not spectrogram:
@@ -49,6 +54,39 @@ def axial_pair(
         if layout is not None
     )
     return first, second
+
+
+def neutral_pair(
+    tensor: TensorInfo, around: Surroundings, widths: Mapping[int, int]
+) -> tuple[str, str] | None:
+    """Find two lookup tables of one module, as wide as the model, with few rows each.
+
+    Their names say nothing, so the first one is taken for the rows of cells.
+    """
+    pairs = around.once("neutral pairs", lambda: _neutral_pairs(around.tensors, widths))
+    return pairs.get(tensor.name)
+
+
+def _neutral_pairs(
+    tensors: Mapping[str, TensorInfo], widths: Mapping[int, int]
+) -> Mapping[str, tuple[str, str]]:
+    used = {width for width, count in widths.items() if count >= _FEWEST_USES}
+    modules: dict[tuple[str, int], list[str]] = {}
+    for name, info in tensors.items():
+        if len(info.shape) != 2 or info.shape[1] not in used or info.shape[0] not in _AXIS_ROWS:
+            continue
+        plain = not is_matrix_name(name) or is_looked_up(info, tensors)
+        if plain and sound_of(name) is Sound.NOTHING and not counts_something_else(name):
+            module = name.removesuffix(".weight").rpartition(".")[0]
+            modules.setdefault((module, info.shape[1]), []).append(name)
+    # What no layer reads is no width. Classes are put out only.
+    features = {info.shape[1] for info in tensors.values() if len(info.shape) > 1}
+    return {
+        name: (names[0], names[1])
+        for names in modules.values()
+        if len(names) == 2 and not any(tensors[each].shape[0] in features for each in names)
+        for name in names
+    }
 
 
 def _is_layer(
@@ -93,7 +131,10 @@ def axial_tables(
         all(table.kernel is not None for table in tables)
         or (size.height != size.width and tables[0].patch == tables[1].patch is not None)
     )
-    if known or told or request.from_grid is not None:
+    # Names that say nothing do not say either which table has the rows; different lengths do.
+    named = axial_pair_names(pair[0].tensor.name, around.tensors) is not None
+    clear = named or pair[0].tensor.shape != pair[1].tensor.shape
+    if known or (clear and (told or request.from_grid is not None)):
         return tables
     objection = GeometryError(
         f"{names} may hold one row per row and per column of a {lengths} grid; no family knows "

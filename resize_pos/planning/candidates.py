@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 
@@ -127,7 +127,7 @@ def _sound_of(name: str) -> Sound:
     name = name.replace(".parametrizations.weight.original", ".weight")
     lookup = _LOOKUP.fullmatch(name)
     inner = lookup[1] if lookup else name
-    if any(word in _TEXT for word in words_of(name)):
+    if sounds_like_text(name):
         return Sound.OTHER
     last = words_of(re.split(r"[./]", inner)[-1]) or [""]
     near = words_of(".".join(re.split(r"[./]", inner)[-2:]))
@@ -142,6 +142,11 @@ def _sound_of(name: str) -> Sound:
     return Sound.POSITION if any(_FIRM.fullmatch(word) for word in near) else Sound.NOTHING
 
 
+def sounds_like_text(name: str) -> bool:
+    """Whether a module of a name reads texts: language_model.layers.0."""
+    return any(word in _TEXT for word in words_of(name))
+
+
 def sounds_like_sequence(name: str) -> bool:
     """Whether a name says: positions of frames, of words or of sound."""
     lookup = _LOOKUP.fullmatch(name)
@@ -151,7 +156,10 @@ def sounds_like_sequence(name: str) -> bool:
 
 def _glued(words: Sequence[str], wanted: re.Pattern[str]) -> bool:
     """Whether a word begins with `pos` and goes on as an abbreviation does: posembed, posenc."""
-    return any(word.startswith("pos") and wanted.match(word[:6]) is not None for word in words)
+    return any(
+        word.startswith("pos") and word != "post" and wanted.match(word[:6]) is not None
+        for word in words
+    )
 
 
 def widths_of(tensors: Iterable[TensorInfo]) -> Counter[int]:
@@ -169,9 +177,15 @@ def widths_of(tensors: Iterable[TensorInfo]) -> Counter[int]:
 
 def has_pixels(tensors: Iterable[TensorInfo]) -> bool:
     """Whether a kernel of the model reads the pixels of an image."""
-    return any(
-        len(info.shape) == 4 and info.shape[1] in (1, 3, 4) and min(info.shape[2:]) > 3
+    return any(True for _ in pixel_kernels(tensors))
+
+
+def pixel_kernels(tensors: Iterable[TensorInfo]) -> Iterator[str]:
+    """List the kernels that read the pixels of an image."""
+    return (
+        info.name
         for info in tensors
+        if len(info.shape) == 4 and info.shape[1] in (1, 3, 4) and min(info.shape[2:]) > 3
     )
 
 

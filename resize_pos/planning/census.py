@@ -10,19 +10,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from resize_pos.core.errors import TableError
-from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role, name_pattern
 from resize_pos.families.tables import Action, Located, Step
-from resize_pos.planning.candidates import Sound, axial_pair_names, has_pixels, sound_of
+from resize_pos.planning.candidates import (
+    Sound,
+    axial_pair_names,
+    has_pixels,
+    sound_of,
+    sounds_like_text,
+)
+from resize_pos.planning.echoes import (
+    MOST_HEADS,
+    Suspect,
+    echoes,
+    is_looked_up,
+    matrix_of,
+    widths_of_vectors,
+)
 from resize_pos.planning.neutral_names import counts_something_else
+from resize_pos.planning.unknown_names import MOST_CELLS, reads_sequences
 
+_CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _WEIGHTS = lazy_regex(
@@ -30,25 +44,10 @@ _WEIGHTS = lazy_regex(
 )
 # An axis of positions by its name: one row per row or column of cells.
 _AXIS_NAME = lazy_regex(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?emb", re.IGNORECASE)
-# Tables that are looked up by word, or that ask: their number of rows is no grid.
-_LOOKED_UP = lazy_regex(
-    r"quer(?:y|ies)|latent|vocab|(?:word|token)s?_?emb|embed_tokens|wte\b", re.IGNORECASE
-)
-_MOST_HEADS = 64
 _ROTARY = lazy_regex(
     r"rope|rotary|(?:^|[._])(?:cos|sin|cis|angles?)(?:$|[._])|freqs", re.IGNORECASE
 )
 _OFFSETS = lazy_regex(r"(?:rel|relative|pair|offset)\w*bias$", re.IGNORECASE)
-_DIGITS = lazy_regex(r"\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A tensor that looks as if it depended on the resolution, and why."""
-
-    tensor: TensorInfo
-    reason: str
-    flag: str = ""  # that would convert it: --also a table with as many rows, --pattern alone
 
 
 def require_whole(located: Located, steps: Sequence[Step], request: Request) -> None:
@@ -105,108 +104,55 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
     ]
     changed = [step for step in steps if _is_grid(step)]
     masks = [
-        Suspect(info, "masks the windows of one image size")
-        for info in others
-        if info.name.endswith(".attn_mask") and len(info.shape) == 3
+        Suspect(info, words) for info in others if len(info.shape) == 3 and (words := _mask(info))
     ]
     if masks:
         return masks
     if changed:
-        return list(_echoes(others, changed, _features_of(located.others, explained)))
-    depends = any(step.table.role is not Role.DERIVED for step in steps)
-    return [] if depends or located.near_misses else _orphans(others, located.others)
+        return list(echoes(others, changed, located.others, explained))
+    if located.near_misses or any(step.table.role in _CELLS for step in steps):
+        return []  # a known table that has its size already says what depends on the image
+    if reads_sequences(located.others):
+        return []  # a model of words or sound has no cells of an image
+    named = {each.tensor.name for each in located.looks_like}  # with a warning
+    return _orphans([info for info in others if info.name not in named], located.others)
+
+
+def _mask(info: TensorInfo) -> str:
+    """Say what a square of cells for each window, or for each head, is; empty for anything else."""
+    if info.name.endswith(".attn_mask"):
+        return "masks the windows of one image size"
+    count, rows, columns = info.shape
+    square = rows == columns >= _FEWEST_ROWS and math.isqrt(rows) ** 2 == rows and count > 1
+    if not square or not DTYPES[info.dtype].floating or _WEIGHTS.search(info.name):
+        return ""
+    if counts_something_else(info.name) or sound_of(info.name) is Sound.OTHER:
+        return ""
+    return f"has one row and one column for each of {rows} cells, {count} times"
 
 
 def _is_grid(step: Step) -> bool:
-    roles = (Role.ABSOLUTE, Role.MIXING)
-    return step.action in (Action.RESIZE, Action.REGENERATE) and step.table.role in roles
-
-
-def _widths(tensors: Iterable[TensorInfo], besides: Collection[str]) -> Counter[int]:
-    """Count the lengths of norms and biases: the widths of a model, which are no grids."""
-    flat = (info for info in tensors if len(info.shape) == 1 and info.name not in besides)
-    return Counter(info.shape[0] for info in flat)
-
-
-def _features_of(tensors: Mapping[str, TensorInfo], tables: Collection[str]) -> Mapping[int, int]:
-    """Count the lengths of norms and biases, but not of norms over the cells.
-
-    Such a norm has a length that no layer reads or puts out.
-    """
-    layers = {
-        length
-        for info in tensors.values()
-        if len(info.shape) > 1 and info.name not in tables and DTYPES[info.dtype].floating
-        for length in info.shape
-    }
-    over_cells = {
-        info.shape[0]
-        for name, info in tensors.items()
-        if len(info.shape) == 1 and name.endswith(".weight") and info.shape[0] not in layers
-    }
-    widths = _widths(tensors.values(), tables)
-    return {length: count for length, count in widths.items() if length not in over_cells}
-
-
-def _echoes(
-    others: Sequence[TensorInfo], changed: Sequence[Step], widths: Mapping[int, int]
-) -> Iterator[Suspect]:
-    """Find tensors with an axis as long as the rows of a table that changes."""
-    counts: dict[int, str] = {}
-    flat: dict[int, str] = {}  # all numbers of a table in one row: what a head over all cells reads
-    grids: dict[tuple[int, ...], str] = {}
-    for step in changed:
-        table = step.table
-        rows = table.layout.rows(table.tensor.shape)
-        for count in (rows, table.frames * table.grid.cells, table.grid.cells):
-            if count >= _FEWEST_CELLS and count not in widths:
-                counts.setdefault(count, table.name)
-                flat.setdefault(count * table.tensor.shape[-1], table.name)
-        if {"h", "w"} <= table.layout.axes and table.grid.cells >= _FEWEST_CELLS:
-            grids.setdefault((table.grid.height, table.grid.width), table.name)
-    layers = Counter(_DIGITS.sub("N", info.name) for info in others) if counts else Counter[str]()
-    for info in others if counts or grids else ():
-        if len(info.shape) == 2 and info.shape[1] in flat:
-            words = f"reads all of {info.shape[1]} numbers of a grid, that of {flat[info.shape[1]]}"
-            yield Suspect(info, words)
-            continue
-        shape = info.shape[1:] if info.shape[:1] == (1,) else info.shape
-        sides = [each for each in (shape[1:], shape[:2]) if len(shape) == 3 and each in grids]
-        if sides and DTYPES[info.dtype].floating:
-            yield Suspect(info, f"has the grid of {grids[sides[0]]} in its shape")
-            continue
-        axes = [length for length in info.shape if length in counts]
-        # An index is one over pairs of cells. A layer that every block has counts only if both its
-        # axes do; so does one whose length is a usual multiple of a width.
-        index = not DTYPES[info.dtype].floating
-        weight = bool(_WEIGHTS.search(info.name))
-        repeated = weight and layers[_DIGITS.sub("N", info.name)] > 1
-        kernel = weight and len(info.shape) > 3
-        if kernel or len(axes) < 1 + (index or repeated) or _LOOKED_UP.search(info.name):
-            continue
-        if weight and any(_is_multiple(axes[0], width) for width in widths):
-            continue
-        rows = math.prod(info.shape[:-1])
-        words = f"has an axis of {axes[0]}, as {counts[axes[0]]} has"
-        joins = not index and len(info.shape) in (2, 3) and rows in counts and len(axes) == 1
-        yield Suspect(info, words, "--also" if joins else "")
-
-
-def _is_multiple(count: int, width: int) -> bool:
-    """Whether a count is what layers make of a width: keys and values, or a hidden layer."""
-    return count in (2 * width, 3 * width, 4 * width)
+    return step.action in (Action.RESIZE, Action.REGENERATE) and step.table.role in _CELLS
 
 
 def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> list[Suspect]:
     """Find what forbids to say that nothing depends on the resolution."""
-    norms = _widths(every.values(), {n for n in every if n.endswith("bias")})
-    layers = {_matrix(info) for info in every.values()}
+    norms = widths_of_vectors(every.values(), {n for n in every if n.endswith("bias")})
+    layers = {matrix_of(info) for info in every.values()}
     made = {out for out, reads in layers if out != reads}
-    features: dict[int, set[str]] = {}  # lengths of weights, and what has them
     for each in every.values():
-        if _WEIGHTS.search(each.name):
-            for length in each.shape:
-                features.setdefault(length, set()).add(_DIGITS.sub("N", each.name))
+        if len(each.shape) == 2 and each.shape[0] > MOST_CELLS:
+            layers = set()  # a language model; its norms may have no weights
+        if len(each.shape) > 2 and max(each.shape[2:]) > 1 and _WEIGHTS.search(each.name):
+            made.update(each.shape[:2])  # what a kernel with an extent reads and puts out
+    # Tables of other blocks, axes and stages explain nothing: as many offsets, other heads.
+    features = {
+        length
+        for each in every.values()
+        if DTYPES[each.dtype].floating and _WEIGHTS.search(each.name)
+        if not (is_looked_up(each, every) and min(each.shape) <= MOST_HEADS)
+        for length in each.shape
+    }
     pixels = has_pixels(every.values())
     found = []
     for info in others:
@@ -225,13 +171,6 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
     return found
 
 
-def _matrix(info: TensorInfo) -> tuple[int, int]:
-    """Return outputs and inputs of a layer without an extent; (0, 0) for anything else."""
-    lengths = info.shape[:2] if len(info.shape) == 3 and info.shape[2] == 1 else info.shape[-2:]
-    plain = len(info.shape) == 2 or (len(info.shape) == 3 and 1 in (info.shape[0], info.shape[2]))
-    return (lengths[0], lengths[1]) if plain else (0, 0)
-
-
 def _axis_table(info: TensorInfo) -> str:
     if len(info.shape) == 2 and info.shape[0] >= _FEWEST_ROWS and _AXIS_NAME.search(info.name):
         return "sounds like one row per row or column of cells"
@@ -244,12 +183,14 @@ def _orphan(info: TensorInfo, widths: Mapping[int, int]) -> str:
     alone = not widths or info.shape[-1] in widths
     if rows < _FEWEST_ROWS or not alone or _WEIGHTS.search(info.name) or len(info.shape) > 4:
         return ""
+    if info.shape[-1] == 1 and math.prod(info.shape) == max(info.shape):  # a gain per channel
+        return ""
     if counts_something_else(info.name) or sound_of(info.name) is Sound.OTHER:
         return ""
     return f"may be a position table of {rows} rows"
 
 
-def _angles(info: TensorInfo, features: Mapping[int, Collection[str]]) -> str:
+def _angles(info: TensorInfo, features: Collection[int]) -> str:
     """A stored table of rotary angles, one row per cell: texts have no kernel for pixels."""
     rows = max(info.shape)
     if _ROTARY.search(info.name) and rows >= _FEWEST_CELLS and rows not in features:
@@ -261,27 +202,25 @@ def _per_head(
     info: TensorInfo,
     every: Mapping[str, TensorInfo],
     widths: Mapping[int, int],
-    features: Mapping[int, Collection[str]],
+    features: Collection[int],
 ) -> str:
     """A table with a short axis for the heads, and one number for each of many offsets."""
     name, lengths = info.name, [length for length in info.shape if length > 1]
     if not 2 <= len(lengths) <= 3 or counts_something_else(name):
         return ""
-    looked_up = name.endswith(".weight") and name.removesuffix("weight") + "bias" not in every
     layer = _WEIGHTS.search(name) is not None and not _OFFSETS.search(name)
-    if layer and not (looked_up and len(lengths) == 2):
+    if layer and not is_looked_up(info, every):
         return ""
     vague = sound_of(name) is Sound.OTHER  # T5's buckets sound like it, too
-    for heads in (lengths[-1],) if layer or looked_up else (lengths[0], lengths[-1]):
+    for heads in (lengths[0], lengths[-1]):
         offsets = math.prod(lengths) // heads
-        if not (1 < heads <= _MOST_HEADS and offsets >= _FEWEST_ROWS):
+        if not (1 < heads <= MOST_HEADS and offsets >= _FEWEST_ROWS):
             continue
         divides = any(width % heads == 0 and width > heads for width in widths)
         if not divides or heads * offsets in widths:  # one row per head, each as wide as a head
             continue
-        elsewhere = set(features.get(offsets, ())) - {_DIGITS.sub("N", name)}
         odd_pair = offsets % 2 == 1 and axial_pair_names(name, every) is not None
-        if not elsewhere and (not vague or odd_pair or _counts_pairs(lengths, heads)):
+        if offsets not in features and (not vague or odd_pair or _counts_pairs(lengths, heads)):
             return f"may hold one number per head for each of {offsets} offsets"
     return ""
 
@@ -306,10 +245,10 @@ def _mixes_cells(
     A weight of n×n is one if no other layer puts out n. Of a network over cells, the first layer
     reads as many as the last one puts out, and neither number is the length of a norm.
     """
-    first, second = _matrix(info)
+    first, second = matrix_of(info)
     if len(info.shape) == 4 and info.shape[0] == 1:  # a bias per pair of cells, for each head
         first, second = info.shape[-2:]
-    if not first or first in widths or second in widths:
+    if not first or first in widths or second in widths or sounds_like_text(info.name):
         return ""
     cells = [n for n in (first, second) if n >= _FEWEST_ROWS and math.isqrt(n) ** 2 == n]
     if first == second and cells and first not in made:

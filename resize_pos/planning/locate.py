@@ -30,7 +30,7 @@ from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.sincos_detect import recognise_fixed
-from resize_pos.planning.unknown_names import UNKNOWN_NAME, reads_sequences
+from resize_pos.planning.unknown_names import UNKNOWN_NAME, reads_sequences, with_one_command
 
 _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
@@ -127,8 +127,8 @@ def locate_tables(around: Surroundings) -> Located:
     image = any(table.role in _IMAGE for table in tables.values())
     gridded = any(t.role in _GRIDS and {"h", "w"} <= t.layout.axes for t in tables.values())
     gridded = gridded or any(entry.family.role in _GRIDS for entry in unsettled)
-    little = found.weak if gridded else (*found.weak, *found.neutral)
-    unsettled += found.strong if image else (*found.strong, *little)
+    little = (*found.weak, *found.neutral)
+    unsettled += with_one_command(found.strong if image else (*found.strong, *little))
     known = {each.name for each in found.tables} | {each.tensor.name for each in unsettled}
     leave = around.request.leave
     left = None if leave is None else name_pattern("--leave", *leave)
@@ -178,7 +178,12 @@ def _custom_match(
 
 
 def _sounds_like(tensor: TensorInfo) -> bool:
-    """Whether a name suggests a table; scales and frequencies of a formula are none."""
+    """Whether a name suggests a table; scales and frequencies of a formula are none.
+
+    What reads two or three numbers reads coordinates.
+    """
+    if len(tensor.shape) == 2 and tensor.shape[1] in (2, 3) and tensor.name.endswith("r.weight"):
+        return False
     found = _SOUNDS_LIKE.search(tensor.name) is not None
     if len(tensor.shape) > 1:
         return found or sounds_like_sequence(tensor.name)

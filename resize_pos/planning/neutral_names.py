@@ -6,6 +6,7 @@ or puts out that many features. What blocks share is a layer. Reads names and sh
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from resize_pos.planning.candidates import (
     Sound,
     is_matrix_name,
     layouts_of,
+    pixel_kernels,
     sound_of,
     words_of,
 )
@@ -25,7 +27,7 @@ from resize_pos.planning.candidates import (
 # From 4×4 cells, as smaller counts are classes or levels, to some more than 128×128: larger counts
 # are vocabularies.
 _ROWS = range(16, 20_000)
-_MOST_BYTES = 2**26  # values are read; larger tables have names that say what they are
+_MOST_BYTES = 2**26  # values are read; most larger tables are vocabularies
 _FEWEST_USES = 2  # norms and biases as long as a width of the model
 _DIGITS = lazy_regex(r"\d+")
 _ENDINGS = frozenset({"weight", "embedding", "kernel"})
@@ -71,15 +73,27 @@ def neutral_names(
     }
     alike = Counter((_DIGITS.sub("0", name), info.shape) for name, info in bare.items())
     repeated = {n for n, info in bare.items() if alike[_DIGITS.sub("0", n), info.shape] > 1}
+    kernels = pixel_kernels(tensors.values())
+    beside = {_module(name) for name in kernels}
     used = {width: count for width, count in widths.items() if count >= _FEWEST_USES}
     found = {}
     for name, info in bare.items():
         layouts = layouts_of(info.shape, used)
         counts = [n for n in (each.rows(info.shape) for each in layouts) if n in _ROWS]
         alone = info.shape[0] == 1 or any(count not in features for count in counts)
+        alone = alone or (_module(name) in beside and any(map(_is_square, counts)))
         if counts and (alone or name not in repeated):
             found[name] = alone
     return found
+
+
+def _module(name: str) -> str:
+    """Return the module of a table: of `embeddings.foo.weight`, `embeddings`."""
+    return name.removesuffix(".weight").rpartition(".")[0]
+
+
+def _is_square(count: int) -> bool:
+    return math.isqrt(count) ** 2 == count
 
 
 def _features(info: TensorInfo, *, looked_up: bool) -> tuple[int, ...]:
@@ -94,7 +108,8 @@ def _may_be_looked_up(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> bo
     module, _, last = name.rpartition(".")
     if last == "weight" and f"{module}.bias" in tensors:  # a layer, as most tensors are
         return False
-    if not DTYPES[info.dtype].floating or info.nbytes > _MOST_BYTES:
+    large = info.nbytes > _MOST_BYTES and not _is_square(math.prod(info.shape[:-1]))
+    if not DTYPES[info.dtype].floating or large:
         return False
     if sound_of(name) is not Sound.NOTHING:
         return False

@@ -30,6 +30,7 @@ from resize_pos.planning.census import require_whole
 from resize_pos.planning.nothing_found import nothing_found, require_length_table, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
+from resize_pos.planning.unknown_names import reads_sequences
 
 _CELLS = frozenset({Role.ABSOLUTE, Role.MIXING})  # one row or column per cell of the image
 IMAGE_ROLES = _CELLS | {Role.RELATIVE, Role.DISTANCE}
@@ -106,7 +107,9 @@ def make_plan(
         named = request.family is not None
         has_text = any(t.role is Role.SEQUENCE for t in located.tables)
         text_tables = has_text and not (located.pictured or located.many)
-        if named or located.near_misses or text_tables:
+        # In a batch, sizes are pixels, so a model of words or sound stays as it is.
+        stays = located.many and not named and reads_sequences(located.others)
+        if named or (located.near_misses and not stays) or text_tables:
             raise nothing_found(located, request)
     _require_tower(located, request)
     _require_windows(located, request)

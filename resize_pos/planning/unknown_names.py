@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from resize_pos.core.axes import Layout
+from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.request import Request
@@ -16,6 +17,7 @@ from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import PositionTable, Unsettled
 
 _WORDS = lazy_regex(r"(?:word|tok(?:en)?|vocab|char)s?(?:_?emb\w*)?[./]|\bwte\b|embed_tokens")
+MOST_CELLS = 20_000  # some more than 128×128; a table with more rows is a vocabulary
 _NUMBER = lazy_regex(r"\d+")
 NAME = "by-value"
 UNKNOWN_NAME = "no family knows this name"
@@ -76,12 +78,13 @@ def text_layout(tensor: TensorInfo, layout: Layout | None = None) -> Layout | No
 
 def reads_sequences(tensors: Mapping[str, TensorInfo]) -> bool:
     """Whether a model reads words or sound: it has a vocabulary or 1-D kernels, and no others."""
-    if any(len(info.shape) > 3 and min(info.shape[2:]) > 1 for info in tensors.values()):
+    kernels = (info for info in tensors.values() if len(info.shape) > 3)
+    if any(min(info.shape[2:]) > 1 and info.shape[0] > 1 for info in kernels):
         return False
     if any("patch" in name for name in tensors):
         return False
     return any(
-        _WORDS.search(info.name) is not None
+        _WORDS.search(info.name) is not None or info.shape[0] > MOST_CELLS
         if len(info.shape) == 2
         else len(info.shape) == 3 and info.name.endswith("weight") and info.shape[2] > 1
         for info in tensors.values()
@@ -98,6 +101,37 @@ def either(flags: str, tensor: TensorInfo, tensors: Iterable[str]) -> str:
     """Return the hint: resize this tensor, or leave it."""
     leave = f"--leave '{name_regex(tensor.name, tensors)}'"
     return f"pass {flags} to resize it, or {leave} if it does not depend on the resolution."
+
+
+_GRID_HINT = lazy_regex(
+    r"pass (--pattern '[^']*' --axes '[^']*') --from(?:-grid \d+x\d+| SIZE) to resize it, "
+    r"or --leave '([^']*)'"
+)
+
+
+def with_one_command(entries: Sequence[Unsettled]) -> list[Unsettled]:
+    """Let the hints of several tables, each with a grid of its own, name them all at once.
+
+    `--from-grid` is one grid, so what one of them needs would contradict the next.
+    """
+    hints = [_GRID_HINT.match(entry.error.hint or "") for entry in entries]
+    flags = dict.fromkeys(hint[1] for hint in hints if hint is not None)
+    grids = any("--from-grid" in hint[0] for hint in hints if hint is not None)
+    names = [e.tensor.name for e, hint in zip(entries, hints, strict=True) if hint is not None]
+    towers = {name.partition(".")[0] for name in names if "." in name}
+    if len(flags) < 2 or not (grids or len(towers) > 1):
+        return list(entries)
+    leave = "|".join(dict.fromkeys(hint[2] for hint in hints if hint is not None))
+    words = (
+        f"pass {' '.join(flags)} --from SIZE to resize them, or --leave '{leave}' if they do not "
+        "depend on the resolution."
+    )
+    return [
+        entry
+        if hint is None
+        else Unsettled(entry.tensor, entry.family, GeometryError(entry.error.message, hint=words))
+        for entry, hint in zip(entries, hints, strict=True)
+    ]
 
 
 def from_flag(request: Request) -> str:

@@ -29,6 +29,66 @@ with the model that the library builds at the new size, and the values with the 
 
 """
 
+# Why no command converts it, for every case that ends as `refused`.
+WHY_REFUSED = {
+    "bottleneck-transformer-pytorch:bottleneck_transformer_pytorch.BottleStack#1": (
+        "relative offsets along rows and columns; only its own library says how its blocks read "
+        "them"
+    ),
+    "lambda-networks:lambda_networks.LambdaLayer": (
+        "relative offsets of a kind that no family describes; only its library reads them"
+    ),
+    "mmpretrain:vit_eva02.ViTEVA02": (
+        "the header has no values, so the rotary angles are those of the tests, which no formula "
+        "gives"
+    ),
+    "monai:vit.ViT#1": "the hint works with the user's depth: a volume needs --to DxHxW",
+    "monai:vit.ViT#2": "the hint works with the user's depth: a volume needs --to DxHxW",
+    "monai:unetr.UNETR#1": "the hint works with the user's depth: a volume needs --to DxHxW",
+    "self-attention-cv:bottleneck_transformer.BottleneckBlock": (
+        "relative offsets along rows and columns; only its own library says how its blocks read "
+        "them"
+    ),
+    "spandrel:SwinIR.SwinIR": (
+        "at the new size its library stores no mask, because nothing is shifted; the hint says to "
+        "remove the masks first"
+    ),
+    "spandrel:HAT.HAT": "windows that overlap; no family says whether they follow the image",
+    "spandrel:Swin2SR.Swin2SR": (
+        "the header has no values, so the masks are those of the tests, which no formula gives"
+    ),
+    "spandrel:SwinIR.SwinIR#1": (
+        "--from contradicts the windows of this file; the printed hint drops it"
+    ),
+    "torcheeg:vit.ViT": (
+        "9 electrodes are not divided into 6 cells by any patch; the hint works with the user's "
+        "--to-grid"
+    ),
+    "torchgeo:croma.CROMA": (
+        "a bias for each pair of cells, computed by its library from the number of patches"
+    ),
+    "vformer:swin.SwinTransformer": (
+        "masks of one image size beside tables of an unknown layout; its library rebuilds them"
+    ),
+    "vformer:swin.SwinTransformer#1": (
+        "masks of one image size beside tables of an unknown layout; its library rebuilds them"
+    ),
+    "vformer:pyramid.PVTClassification": (
+        "224 px are not divided into 10 cells by any patch; the hint works with the user's --patch"
+    ),
+    "vit-pytorch:levit.LeViT": (
+        "distances looked up by a stored index of a kind that no family describes"
+    ),
+}
+_REFUSED_TITLE = """
+## Refused, and why
+
+For each refused model: what would convert it, or why no command can.
+
+| model | reason |
+|---|---|
+"""
+
 
 def row(case: Case, end: Outcome) -> str:
     """Write one line of the table."""
@@ -39,7 +99,7 @@ def row(case: Case, end: Outcome) -> str:
 
 def page() -> str:
     """Run all cases."""
-    lines, counts = [], Counter[str]()
+    lines, refused, counts = [], [], Counter[str]()
     packages = set()
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
@@ -47,11 +107,14 @@ def page() -> str:
             counts[end.kind] += 1
             packages.add(case.package)
             lines.append(row(case, end))
+            if end.kind == "refused":
+                refused.append(f"| {case.name} | {WHY_REFUSED[case.name]}. |")
     kinds = ("right", "unchanged", "hint", "refused", "wrong")
     told = ", ".join(f"{counts[kind]} {kind}" for kind in kinds)
     total = f"{counts.total()} models of {len(packages)} packages: {told}.\n\n"
     head = "| package | model | outcome | flags |\n|---|---|---|---|\n"
-    return _TITLE + total + head + "\n".join(lines) + "\n"
+    why = _REFUSED_TITLE + "\n".join(refused)
+    return _TITLE + total + head + "\n".join(lines) + "\n" + why + "\n"
 
 
 if __name__ == "__main__":

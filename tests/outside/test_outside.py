@@ -11,7 +11,7 @@ import pytest
 from resize_pos.core.errors import TableError
 from resize_pos.run.job import Job, run
 from tests.outside.cases import Case, cases, materialise, misplaced, outcome, read, request
-from tests.outside.table import PAGE, row
+from tests.outside.table import PAGE, WHY_REFUSED, row
 
 ALL = list(cases())
 
@@ -35,6 +35,20 @@ def test_the_page_holds_the_bars() -> None:
     assert right + unchanged + hint >= 120
     assert 3 * (right + unchanged) >= 2 * models
     assert "0 wrong" in text
+
+
+def test_every_refusal_has_its_reason() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    refused = [
+        case.name
+        for case in ALL
+        if f"| {case.name.partition(':')[2]} | refused |" in text
+        and f"| {case.package} {case.entry['version']} | {case.name.partition(':')[2]} | refused |"
+        in text
+    ]
+    assert sorted(refused) == sorted(WHY_REFUSED)
+    for name, why in WHY_REFUSED.items():
+        assert f"| {name} | {why}. |" in text
 
 
 def named(name: str) -> Case:

@@ -407,3 +407,31 @@ def test_windows_that_are_equal_in_two_stages_do_not_follow_the_image(tmp_path: 
     report, _ = convert(tmp_path, tensors, "--to 448")
     assert not report.plan.changes
     assert {each.family.name for each in report.plan.left_alone} == {"unknown-window"}
+
+
+def test_channels_of_a_linear_patch_are_never_guessed(tmp_path: Path) -> None:
+    """768 numbers are 16×16 pixels of 3 channels or 8×8 of 12; the size of the image tells."""
+    tensors = private(rows(20, 28)[None])
+    tensors["to_patch.weight"] = np.ones((D, 768), np.float32)
+    del tensors["stem_conv.weight"]
+    error = refused(tmp_path, tensors, "--to 192x288")
+    assert "16×16 pixels of 3 channels, or 8×8 of 12" in error.message
+    flags = pasted_flags((error.hint or "").replace("SIZE", "160x224"))
+    source, output = tmp_path / "model.safetensors", tmp_path / "out.safetensors"
+    run(Job(source, request(["--to", "192x288", *flags]), output=output))
+    assert result(output, "my_pos").shape == (1, 24 * 36, D)
+
+
+def test_a_known_family_with_a_linear_patch_names_both_readings(tmp_path: Path) -> None:
+    """The table of vit-pytorch: 3 channels are what its library builds, so the run goes on."""
+    tensors = private(with_class(rows(14, 14)), "pos_embedding")
+    tensors["to_patch_embedding.2.weight"] = np.ones((D, 768), np.float32)
+    tensors["cls_token"] = tensors.pop("cls")
+    del tensors["stem_conv.weight"]
+    report, output = convert(tmp_path, tensors, "--to 192x288")
+    assert result(output, "pos_embedding").shape == (1, 1 + 12 * 18, D)
+    (note,) = [str(each) for each in report.plan.notes if "channels" in str(each)]
+    assert "--from 224 or --from 112" in note
+    assert report.verdict is Level.WARN
+    report, _ = convert(tmp_path, tensors, "--from 224 --to 192x288")
+    assert not any("channels" in str(each) for each in report.plan.notes)

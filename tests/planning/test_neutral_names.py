@@ -189,3 +189,118 @@ def test_a_map_over_the_image_is_found_under_the_name_of_a_bias(tmp_path: Path) 
     words = ["--to", "192x288", *pasted_flags(error.hint or "")]
     _, output = convert_with(tmp_path, tensors, words)
     assert result(output, "bias_map").shape == (1, D, 12, 18)
+
+
+BESIDE_A_TABLE: dict[str, tuple[tuple[int, ...], str]] = {
+    "blk.0.nearness": ((19 * 27, 4), "one number for each offset in the grid of pos_embed"),
+    "blk.0.near.weight": ((19 * 27 + 3, 4), "one number for each offset"),
+    "blk.0.square": ((4, 19, 27), "one number for each offset"),
+    "blk.0.t1.weight": ((100, 140), "is a layer over 140 cells"),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_A_TABLE)
+def test_offsets_and_layers_over_cells_stop_a_run_that_would_leave_them(
+    name: str, tmp_path: Path
+) -> None:
+    shape, words = BESIDE_A_TABLE[name]
+    tensors = transformer("pos_embed", GRID[None])
+    for number in range(2):
+        tensors[name.replace("0", str(number))] = noise(np.empty(shape))
+    if "t1" in name:  # the way back, and biases as long as the cells
+        tensors |= {f"blk.{n}.t2.weight": noise(np.empty(shape[::-1])) for n in range(2)}
+        tensors |= {f"blk.{n}.t2.bias": np.zeros(140, np.float32) for n in range(2)}
+        tensors |= {f"blk.{n}.t1.bias": np.zeros(100, np.float32) for n in range(2)}
+    error = refused(tmp_path, tensors, "--from 160x224 --to 192x288")
+    assert words in error.message
+    assert "--leave" in (error.hint or "")
+
+
+def test_rows_and_columns_under_neutral_names_are_not_left_behind(tmp_path: Path) -> None:
+    """With the size that they agree with they follow; offsets along both stop the run."""
+    tensors = transformer("pos_embed", GRID[None])
+    tensors |= {"one": noise(np.empty((10, D))), "two": noise(np.empty((14, D)))}
+    _, output = convert_with(tmp_path, tensors, ["--from", "160x224", "--to", "192x288"])
+    assert result(output, "one").shape == (12, D)
+    assert result(output, "two").shape == (18, D)
+    output.unlink()
+    tensors |= {"three.a": noise(np.empty((19, 12))), "three.b": noise(np.empty((27, 12)))}
+    error = refused(tmp_path, tensors, "--from 160x224 --to 192x288")
+    assert "offset along rows and columns of the grid of pos_embed" in error.message
+
+
+def test_two_small_tables_under_neutral_names_are_converted_by_the_printed_command(
+    tmp_path: Path,
+) -> None:
+    down, across = (noise(np.empty((count, D))).cumsum(0) for count in (10, 14))
+    tensors = transformer("emb.one.weight", down.astype(np.float32))
+    tensors["emb.two.weight"] = across.astype(np.float32)
+    error = refused(tmp_path, tensors, "--to 192x288")
+    assert "one row per row and per column of a 10×14 grid" in error.message
+    flags = pasted_flags((error.hint or "").replace("SIZE", "160x224"))
+    _, output = convert_with(tmp_path, tensors, ["--to", "192x288", *flags])
+    assert result(output, "emb.one.weight").shape == (12, D)
+    assert result(output, "emb.two.weight").shape == (18, D)
+
+
+def test_heads_first_and_other_stages_do_not_hide_offsets(tmp_path: Path) -> None:
+    """LeViT's tables: one number per head for each of 196 or 49 distances, as lookup weights."""
+    tensors = transformer("unused", np.ones((2, 2), np.float32))
+    tensors |= {"blk.0.near.weight": noise(np.empty((4, 196)))}
+    tensors |= {"blk.1.near.weight": noise(np.empty((8, 196)))}
+    error = refused(tmp_path, tensors, "--to 384")
+    assert "one number per head for each of 196 offsets" in error.message
+
+
+def test_a_square_of_cells_per_window_is_not_passed_over(tmp_path: Path) -> None:
+    tensors = transformer("unused", np.ones((2, 2), np.float32))
+    tensors |= {"blk.0.hidden_pairs": noise(np.empty((16, 49, 49)))}
+    error = refused(tmp_path, tensors, "--to 384")
+    assert "one row and one column for each of 49 cells, 16 times" in error.message
+
+
+NO_TABLES: dict[str, tuple[int, ...]] = {
+    "stem.gain": (40, 1, 1, 1),  # a NormalizerFreeNet's gain per channel
+    "snake.alpha": (1, 64, 1),  # a neural codec's
+    "positional_encoder.projector.weight": (32, 2),  # LightGlue reads coordinates
+}
+
+
+@pytest.mark.parametrize("name", NO_TABLES)
+def test_gains_and_projections_of_coordinates_are_no_suspects(name: str, tmp_path: Path) -> None:
+    tensors = transformer(name, noise(np.empty(NO_TABLES[name])))
+    tensors["one"] = np.ones(1, np.float32)
+    report, _ = convert(tmp_path, tensors, "--to 384")
+    assert not report.plan.changes
+    assert not report.plan.looks_like
+
+
+def test_a_model_of_words_has_no_cells(tmp_path: Path) -> None:
+    """The stored decays of linear attention are no pairs of cells of an image."""
+    tensors = transformer("layers.0.decay", noise(np.empty((1, 4, 64, 64))), kernel=False)
+    tensors["embed_tokens.weight"] = noise(np.empty((300, D)))
+    report, _ = convert(tmp_path, tensors, "--to 384")
+    assert not report.plan.changes
+
+
+def test_overlapping_patches_are_converted_by_the_printed_command(tmp_path: Path) -> None:
+    """A 16×16 kernel every 8 pixels: 160×224 px are 19×27 cells."""
+    tensors = transformer("pos", rows(19, 27)[None])
+    error = refused(tmp_path, tensors, "--to 192x288")
+    flags = pasted_flags((error.hint or "").replace("SIZE", "160x224"))
+    _, output = convert_with(tmp_path, tensors, ["--to", "192x288", *flags])
+    new = result(output, "pos")
+    assert new.shape == (1, 23 * 35, D)
+    assert likeness(new[0], 23, 35) > 0.97
+
+
+def test_two_towers_under_neutral_names_are_converted_by_one_command(tmp_path: Path) -> None:
+    tensors = {f"a.{name}": value for name, value in transformer("t.weight", GRID).items()}
+    coarse = transformer("t.weight", rows(5, 7))
+    coarse["cut.weight"] = np.ones((D, 3, 32, 32), np.float32)
+    tensors |= {f"b.{name}": value for name, value in coarse.items()}
+    error = refused(tmp_path, tensors, "--to 192x288")
+    flags = pasted_flags((error.hint or "").replace("SIZE", "160x224"))
+    _, output = convert_with(tmp_path, tensors, ["--to", "192x288", *flags])
+    assert result(output, "a.t.weight").shape == (12 * 18, D)
+    assert result(output, "b.t.weight").shape == (6 * 9, D)

@@ -29,7 +29,12 @@ from resize_pos.planning.grid_solver import (
     settle,
 )
 from resize_pos.planning.rules.base import Match, Surroundings, along
-from resize_pos.planning.rules.patch_of_table import patch_of, require_usual_mel, timed
+from resize_pos.planning.rules.patch_of_table import (
+    overlapping_patch,
+    patch_of,
+    require_usual_mel,
+    timed,
+)
 
 _SWAPPED = {"1 (p h w s) d": "1 d (p h w s)", "(p h w s) d": "d (p h w s)"}
 _FEWEST_CELLS = 9  # of a grid of which a table may hold several
@@ -43,6 +48,8 @@ def settle_table(
     _require_width(match, around)
     patch = patch_of(match, around)
     window = read_patch(family.window, match.stem, around.tensors)
+    if (every := overlapping_patch(match, patch, around)) is not None:
+        patch, window = every, patch
     if tensor.name not in around.known:
         require_usual_mel(match, patch, window.size if window else None)
     tiling = None if patch is None else Tiling(patch.size, window.size if window else None)

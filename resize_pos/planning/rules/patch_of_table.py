@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from resize_pos.core.axes import Layout
@@ -69,6 +70,39 @@ def _overlapping(match: Match, around: Surroundings) -> Patch | None:
         steps.append(step)
     every = Size(*steps)
     return Patch(every, f"--from {size} over {grid} cells is one patch every {every}")
+
+
+def overlapping_patch(match: Match, patch: Patch | None, around: Surroundings) -> Patch | None:
+    """Return the step of patches that overlap, if only that turns `--from` into the table's rows.
+
+    For tables that the user names, or that were found by value: no family says how they are made.
+    """
+    size, rows = around.request.from_size, match.layout.rows(match.tensor.shape)
+    kernel = None if patch is None or patch.kernel is None else around.tensors[patch.kernel]
+    if size is None or size.depth or patch is None or kernel is None or len(kernel.shape) != 4:
+        return None
+    seen = patch.size
+    flat = match.layout.grid(match.tensor.shape) is None and not match.layout.has_time
+    unknown = match.family.name in ("custom", "by-value") and around.request.patch is None
+    if not flat or not unknown or seen.height != seen.width or rows < _FEWEST_OVERLAPPING:
+        return None
+    own = {0, *(each.count for each in (*match.prefixes, *match.suffixes))}
+    if rows - (size.height // seen.height) * (size.width // seen.width) in own:
+        return None
+    steps = [
+        step
+        for step in range(1, seen.height)
+        if rows - math.prod((side - seen.height) // step + 1 for side in (size.height, size.width))
+        in own
+    ]
+    if len(steps) != 1:
+        return None
+    every = Size(steps[0], steps[0])
+    words = f"--from {size}, {kernel.name} of {seen} and {rows} rows are one patch every {every}"
+    return Patch(every, words)
+
+
+_FEWEST_OVERLAPPING = 36  # rows; smaller numbers fit some step by chance
 
 
 def require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:
