@@ -373,6 +373,24 @@ class PartsContainer(Container):
             merged = {**part.metadata, **merged}
         return merged
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Numbers stored in the parts; the first part that has a name determines its value."""
+        merged: dict[str, object] = {}
+        for part in self.parts:
+            merged = {**part.settings, **merged}
+        return merged
+
+    @property
+    def fixed_settings(self) -> Mapping[str, str]:
+        """Only a single file can be written with other settings."""
+        merged: dict[str, str] = {}
+        for part in self.parts:
+            where = f"it is stored in {part.path.name}, which is part of a folder"
+            reasons = {name: part.fixed_settings.get(name) or where for name in part.settings}
+            merged = {**reasons, **merged}
+        return merged
+
     def read(self, name: str) -> NDArray[Any]:
         """Read one tensor in its stored dtype."""
         part, own = self.locate(self.info(name).name)

@@ -237,6 +237,20 @@ def test_sizes_inside_do_not_hide_the_code_that_loads_the_output(
 CONFIG = '{ "architecture":"vit", "pretrained_cfg": {"input_size": [3, 48,64], "mean": 0.50} }'
 
 
+def test_in_a_file_of_a_folder_they_are_named_and_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = saved(folder / "pytorch_model.bin", {"hyper_parameters": {"image_size": [48, 64]}})
+    (folder / "config.json").write_text('{"image_size": [48, 64], "patch_size": 16}')
+    before = path.read_bytes()
+    report = resize_checkpoint(folder, to="96x272", output=tmp_path / "out", edit_sizes=True)
+    reason = "it is stored in pytorch_model.bin, which is part of a folder"
+    assert inside(report) == {"hyper_parameters.image_size": reason}
+    loaded = torch.load(tmp_path / "out" / "pytorch_model.bin", weights_only=True)
+    assert loaded["hyper_parameters"] == {"image_size": [48, 64]}
+    assert path.read_bytes() == before
+
+
 def test_metadata_of_safetensors(tmp_path: Path) -> None:
     source = tmp_path / "x.safetensors"
     metadata = {
