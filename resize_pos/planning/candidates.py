@@ -67,6 +67,7 @@ _TEXT = frozenset({"text", "txt", "textual", "language", "lang", "caption", "tok
 _MAP = lazy_regex(r"(?:^|[._])(?:bias|gate|scale)_?(?:map|grid|field|plane)?$", re.IGNORECASE)
 _WEIGHT = lazy_regex(
     r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
+    r"|^onnx::(?:MatMul|Gemm|Conv)_\d+$"  # an export has lost the names of these
 )
 _LOOKUP = lazy_regex(r"(.*?)[./](?:weight|embedding|embeddings?[./]weight)$")
 _TOKEN = lazy_regex(r"token|cls|class_?emb|\bclass\b|dist\b|registers?|\breg\b|meta", re.IGNORECASE)

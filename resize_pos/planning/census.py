@@ -37,6 +37,7 @@ from resize_pos.planning.neutral_names import counts_something_else
 from resize_pos.planning.unknown_names import MOST_CELLS, reads_sequences
 
 _CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
+_GRIDS = (*_CELLS, Role.REFERENCE)
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _WEIGHTS = lazy_regex(
@@ -110,7 +111,7 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
         return masks
     if changed:
         return list(echoes(others, changed, located.others, explained))
-    if located.near_misses or any(step.table.role in _CELLS for step in steps):
+    if located.near_misses or any(step.table.role in _GRIDS for step in steps):
         return []  # a known table that has its size already says what depends on the image
     if reads_sequences(located.others):
         return []  # a model of words or sound has no cells of an image

@@ -217,7 +217,8 @@ def _layers_over_cells(
 ) -> Iterator[Suspect]:
     """Find layers from cells to cells: what reads them also puts them out, and no norm is as long.
 
-    A gate halves what the first of two layers puts out.
+    A gate halves what the first of two layers puts out. Layers over as many tokens as the model
+    has learned (the groups of GroupViT) are not over cells.
     """
     counts = {n: step.name for step in changed for n in _row_counts(step) if n >= _FEWEST_CELLS}
     biases = {name for name in every if name.endswith("bias")}
@@ -228,8 +229,16 @@ def _layers_over_cells(
         if info.name not in tables and is_matrix_name(info.name) and len(info.shape) > 1
     }
     pairs = set(layers.values())
+    tokens = {
+        length
+        for info in others
+        if not is_matrix_name(info.name) and counts_something_else(info.name)
+        for length in info.shape
+    }
     for cells, table in counts.items():
         of_cells = {name for name, pair in layers.items() if cells in pair}
+        if cells in tokens:
+            continue
         if cells not in norms and all(_goes_back(layers[n], cells, pairs, norms) for n in of_cells):
             words = f"is a layer over {cells} cells, as {table} has"
             yield from (Suspect(info, words) for info in others if info.name in of_cells)
