@@ -108,16 +108,36 @@ def rows_by_width(tensors: Iterable[TensorInfo]) -> Mapping[int, Collection[int]
     return found
 
 
+def made_by_kernels(tensors: Iterable[TensorInfo]) -> Collection[int]:
+    """List the numbers of channels that a kernel with an extent makes of fewer channels."""
+    return {
+        info.shape[0]
+        for info in tensors
+        if len(info.shape) in (4, 5) and info.shape[1] < info.shape[0] and max(info.shape[2:]) > 1
+    }
+
+
+def reads_features(kernel: TensorInfo, made: Collection[int]) -> bool:
+    """Whether a kernel reads what another one puts out, so its extent is only part of a patch.
+
+    `made` is `made_by_kernels()`. Few channels are those of an image, whatever else has as many.
+    """
+    torch = len(kernel.shape) in (4, 5) and not kernel.name.endswith("kernel")
+    return torch and kernel.shape[1] not in _USUAL_CHANNELS and kernel.shape[1] in made
+
+
 def patch_kernels(
     width: int, tensors: Iterable[TensorInfo]
 ) -> Mapping[str, tuple[TensorInfo, tuple[int, Size]]]:
     """List patch embeddings under any name: they read pixels and put out `width` channels.
 
-    Odd kernels are left out, since they overlap by a step that the file does not hold. A kernel of
-    8×8 pixels or more that is the only one of this width needs no name of a patch embedding.
+    Odd kernels are left out, since they overlap by a step that the file does not hold. So are
+    kernels that read the features of another one. A kernel of 8×8 pixels or more that is the only
+    one of this width needs no name of a patch embedding.
     """
     found: dict[str, tuple[TensorInfo, tuple[int, Size]]] = {}
     tensors = tuple(tensors)
+    made = made_by_kernels(tensors)
     pixels = [info.name for info in tensors if info.shape[:1] == (width,) and _reads_pixels(info)]
     for info in tensors:
         shape = info.shape
@@ -125,6 +145,8 @@ def patch_kernels(
         reads = len(shape) in (4, 5) and 1 <= shape[1] <= _MOST_CHANNELS
         named = _PATCH_NAME.search(info.name) or pixels == [info.name]
         if not (linear or reads) or shape[0] != width or not named:
+            continue
+        if reads_features(info, made):
             continue
         extent = None if info.name.endswith("kernel") else kernel_extent(info)
         if extent is not None and min(extent[1].height, extent[1].width) > 1:
@@ -199,7 +221,7 @@ def chained_patch(width: int, tensors: Iterable[TensorInfo]) -> Patch | None:
             return None
         height, wide = height * extent.height, wide * extent.width
         reasons.append(_words(info, extent))
-        if inputs <= _MOST_CHANNELS:
+        if inputs in _USUAL_CHANNELS or (inputs <= _MOST_CHANNELS and inputs not in by_output):
             return Patch(Size(height, wide), ", ".join(reasons)) if len(reasons) > 1 else None
         width = inputs
     return None

@@ -116,7 +116,7 @@ def _consider(
     attempts, errors = [], []
     for layout in candidate.layouts:
         try:
-            attempts.append(_attempt(candidate.tensor, layout, around, settled))
+            attempts.append(attempt_of(candidate.tensor, layout, around, settled))
         except GeometryError as error:
             errors.append(error)
     best = [each for each in attempts if each.supported] or attempts
@@ -162,7 +162,7 @@ def _open(
     return OpenCase(Unsettled(tensor, family, error), strength)
 
 
-def _attempt(
+def attempt_of(
     tensor: TensorInfo,
     layout: Layout,
     around: Surroundings,
@@ -245,8 +245,9 @@ def _objection(
     name, named = table.name, candidate.sound is Sound.POSITION
     told = is_told(around)
     if attempt.values is Values.CONTRADICT:
-        return _refusal(
-            f"{candidate.tensor} may be a position table of {_reading(table)}, but {attempt.words}",
+        return refusal(
+            f"{candidate.tensor} may be a position table of {reading_of(table)}, but "
+            f"{attempt.words}",
             attempt.better,
             table,
             around,
@@ -263,16 +264,16 @@ def _objection(
             ),
         )
     if _small_kernel(table, around) and not told and table.follows is None:
-        return _refusal(
-            f"{candidate.tensor} is probably a position table of {_reading(table)}, but "
+        return refusal(
+            f"{candidate.tensor} is probably a position table of {reading_of(table)}, but "
             f"{table.kernel} may be only the first step of its patch embedding",
             None,
             replace(table, patch=None),
             around,
         )
     if table.follows is None and not told and (doubt := _doubt_about_patch(table, around)):
-        return _refusal(
-            f"{candidate.tensor} is probably a position table of {_reading(table)}, but {doubt}",
+        return refusal(
+            f"{candidate.tensor} is probably a position table of {reading_of(table)}, but {doubt}",
             None,
             replace(table, patch=None),
             around,
@@ -287,12 +288,12 @@ def _objection(
     if shown or stated or shared:
         return None
     if named:
-        words = f"{candidate.tensor} is probably a position table of {_reading(table)}"
+        words = f"{candidate.tensor} is probably a position table of {reading_of(table)}"
         reason = f"no family knows its name, and {_lower(attempt.words)}"
     else:
-        words = f"{candidate.tensor} may be a position table of {_reading(table)}"
+        words = f"{candidate.tensor} may be a position table of {reading_of(table)}"
         reason = f"its name does not say so, but {_lower(attempt.words)}"
-    return _refusal(f"{words}; {reason}", None, table, around)
+    return refusal(f"{words}; {reason}", None, table, around)
 
 
 def _accepted(attempt: Attempt, around: Surroundings) -> PositionTable:
@@ -337,9 +338,10 @@ def _is_usual(table: PositionTable, side: int) -> bool:
     return {table.grid.height * side, table.grid.width * side} <= _USUAL_SIZES
 
 
-def _refusal(
+def refusal(
     words: str, better: Reading | None, table: PositionTable, around: Surroundings
 ) -> GeometryError:
+    """Refuse to use a table unasked, with the command that resizes it."""
     grid = table.grid if better is None else better.grid
     prefix = table.prefix if better is None else better.prefix.count
     suffix = table.suffix if better is None else better.suffix.count
@@ -354,7 +356,8 @@ def _refusal(
     return GeometryError(f"{words}.", hint=either(flags, table.tensor, around.tensors))
 
 
-def _reading(table: PositionTable) -> str:
+def reading_of(table: PositionTable) -> str:
+    """Say how the rows of a table are read: 1 + 14×14."""
     parts = [str(table.prefix)] if table.prefix else []
     return " + ".join([*parts, str(table.grid), *([str(table.suffix)] if table.suffix else [])])
 

@@ -96,7 +96,10 @@ def _require_references(steps: Sequence[Step]) -> None:
 
 def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[Suspect]:
     """List the unexplained tensors that the old geometry shows in."""
-    explained = {step.name for step in steps} | {each.tensor.name for each in located.left_alone}
+    # A buffer that belongs to no table is explained by nothing.
+    derived = {s.name for s in steps if s.table.role is Role.DERIVED and s.table.follows is None}
+    explained = {step.name for step in steps} - derived
+    explained |= {each.tensor.name for each in located.left_alone}
     leave = None if request.leave is None else name_pattern("--leave", *request.leave)
     others = [
         info

@@ -62,7 +62,7 @@ def echoes(
 def widths_of_vectors(tensors: Iterable[TensorInfo], besides: Collection[str]) -> Counter[int]:
     """Count the lengths of norms and biases: the widths of a model, which are no grids."""
     flat = (info for info in tensors if len(info.shape) == 1 and info.name not in besides)
-    return Counter(info.shape[0] for info in flat)
+    return Counter(info.shape[0] for info in flat if DTYPES[info.dtype].floating)
 
 
 def features_of(tensors: Mapping[str, TensorInfo], tables: Collection[str]) -> Mapping[int, int]:
@@ -105,6 +105,7 @@ def _counts(
     counts: dict[int, str] = {}
     flat: dict[int, str] = {}  # all numbers of a table in one row: what a head over all cells reads
     grids: dict[tuple[int, ...], str] = {}
+    images: dict[tuple[int, ...], str] = {}  # in pixels: what a map over the whole image has
     for step in changed:
         table = step.table
         for count in _row_counts(step):
@@ -113,6 +114,9 @@ def _counts(
                 flat.setdefault(count * table.tensor.shape[-1], table.name)
         if {"h", "w"} <= table.layout.axes and table.grid.cells >= _FEWEST_CELLS:
             grids.setdefault((table.grid.height, table.grid.width), table.name)
+            if table.patch is not None:
+                image = table.grid.height * table.patch.height, table.grid.width * table.patch.width
+                images.setdefault(image, table.name)
     layers = Counter(_DIGITS.sub("N", info.name) for info in others) if counts else Counter[str]()
     for info in others if counts or grids else ():
         if len(info.shape) == 2 and info.shape[1] in flat:
@@ -121,17 +125,22 @@ def _counts(
             continue
         shape = info.shape[1:] if info.shape[:1] == (1,) else info.shape
         sides = [each for each in (shape[1:], shape[:2]) if len(shape) == 3 and each in grids]
+        if shape[-2:] in images and _is_map(info, widths):
+            yield Suspect(info, f"is as large as the image of {images[shape[-2:]]}")
+            continue
         if sides and DTYPES[info.dtype].floating:
             yield Suspect(info, f"has the grid of {grids[sides[0]]} in its shape")
             continue
         axes = [length for length in info.shape if length in counts]
-        # An index is one over pairs of cells. A layer that every block has counts only if both its
-        # axes do; so does one whose length is a usual multiple of a width.
+        # An index is one over pairs of cells, or one number per cell. A layer that every block has
+        # counts only if both its axes do; so does one whose length is a usual multiple of a width.
         index = not DTYPES[info.dtype].floating
+        per_cell = index and len(axes) == 1 and math.prod(info.shape) == axes[0]
         weight = is_matrix_name(info.name)
         repeated = weight and layers[_DIGITS.sub("N", info.name)] > 1
         kernel = weight and len(info.shape) > 3
-        if kernel or len(axes) < 1 + (index or repeated) or _LOOKED_UP.search(info.name):
+        needed = 2 if repeated or (index and not per_cell) else 1
+        if kernel or len(axes) < needed or _LOOKED_UP.search(info.name):
             continue
         if weight and any(_is_multiple(axes[0], width) for width in widths):
             continue
@@ -139,6 +148,13 @@ def _counts(
         words = f"has an axis of {axes[0]}, as {counts[axes[0]]} has"
         joins = not index and len(info.shape) in (2, 3) and rows in counts and len(axes) == 1
         yield Suspect(info, words, "--also" if joins else "")
+
+
+def _is_map(info: TensorInfo, widths: Mapping[int, int]) -> bool:
+    """Whether a tensor is one plane of numbers and no layer."""
+    sides = info.shape[-2:]
+    plane = math.prod(info.shape) == math.prod(sides) and not is_matrix_name(info.name)
+    return plane and not any(side in widths for side in sides)
 
 
 def _row_counts(step: Step) -> tuple[int, int, int]:

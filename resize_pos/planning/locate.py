@@ -27,6 +27,7 @@ from resize_pos.planning.by_value import UnknownTables, find_by_value, match_by_
 from resize_pos.planning.candidates import Sound, has_pixels, sound_of, sounds_like_sequence
 from resize_pos.planning.custom import chosen_layout, custom_families
 from resize_pos.planning.grid_solver import Geometry
+from resize_pos.planning.row_numbers import with_their_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.sincos_detect import recognise_fixed
@@ -124,6 +125,11 @@ def locate_tables(around: Surroundings) -> Located:
     known_ones = text or by_name or objected
     found = UnknownTables() if known_ones else find_by_value(around, tables, explained)
     tables |= {table.name: table for table in found.tables}
+    tables |= {numbers.name: numbers for numbers in with_their_tables(tables)}
+    if not (known_ones or tables or unsettled or found.any or customs):
+        from resize_pos.planning.other_names import find_despite_names
+
+        unsettled += find_despite_names(around, explained - {e.tensor.name for e in left_alone})
     image = any(table.role in _IMAGE for table in tables.values())
     gridded = any(t.role in _GRIDS and {"h", "w"} <= t.layout.axes for t in tables.values())
     gridded = gridded or any(entry.family.role in _GRIDS for entry in unsettled)

@@ -123,6 +123,11 @@ def counts_something_else(name: str) -> bool:
     return _counts_something_else(name.translate(SAME_DIGIT))
 
 
+def sounds_like_layer(module: str) -> bool:
+    """Whether the last part of a module's name is that of a layer that may have no bias."""
+    return any(_LAYER.fullmatch(word) for word in words_of(re.split(r"[./]", module)[-1]))
+
+
 @lru_cache(maxsize=4096)
 def _counts_something_else(name: str) -> bool:
     """Judge a name in which every digit was replaced by 0: names of blocks differ in numbers."""

@@ -13,9 +13,11 @@ from resize_pos.families.patch_size import (
     Patch,
     chained_patch,
     find_patch,
+    made_by_kernels,
     makes_the_rows,
     patch_kernels,
     read_patch,
+    reads_features,
     rows_by_width,
     sides_that_fit,
 )
@@ -131,7 +133,9 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
     if width is not None and found is not None and found.kernel is not None:
         kernel = around.tensors[found.kernel]
         tables = around.once("rows by width", lambda: rows_by_width(around.tensors.values()))
-        if not makes_the_rows(kernel, layout.rows(tensor.shape), width, tables):
+        made = around.once("made by kernels", lambda: made_by_kernels(around.tensors.values()))
+        whole = makes_the_rows(kernel, layout.rows(tensor.shape), width, tables)
+        if not whole or reads_features(kernel, made):
             found = None
     if found is None and width is not None and not match.family.window:
         kernels = around.once(
