@@ -39,6 +39,7 @@ from resize_pos.planning.unknown_names import MOST_CELLS, reads_sequences
 _CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
 _GRIDS = (*_CELLS, Role.REFERENCE)
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
+_FEWEST_SIDE = 4  # cells
 _FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _WEIGHTS = lazy_regex(
     r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
@@ -167,6 +168,7 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
             found.append(Suspect(info, orphan, "--pattern" if usual else ""))
         elif reason := (
             _axis_table(info)
+            or _spectrum(info, norms)
             or _mixes_cells(info, norms, layers, made)
             or _per_head(info, every, norms, features)
             or (pixels and _angles(info, features))
@@ -179,6 +181,16 @@ def _axis_table(info: TensorInfo) -> str:
     if len(info.shape) == 2 and info.shape[0] >= _FEWEST_ROWS and _AXIS_NAME.search(info.name):
         return "sounds like one row per row or column of cells"
     return ""
+
+
+def _spectrum(info: TensorInfo, widths: Mapping[int, int]) -> str:
+    """A filter of complex numbers over the frequencies of a grid: h × w × channels × 2."""
+    if len(info.shape) != 4 or info.shape[3] != 2 or info.shape[2] not in widths:
+        return ""
+    height, width, channels, _ = info.shape
+    if min(height, width) < _FEWEST_SIDE or channels < _FEWEST_ROWS or height > channels:
+        return ""
+    return f"may be a filter over {height}×{width} frequencies of a grid"
 
 
 def _orphan(info: TensorInfo, widths: Mapping[int, int]) -> str:

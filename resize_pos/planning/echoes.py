@@ -21,6 +21,7 @@ from resize_pos.planning.neutral_names import counts_something_else
 _FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _FEWEST_CHANNELS = 8
 MOST_HEADS = 64
+_FINER = (1, 2, 4, 8)  # pixels per cell of a map that is finer than the patches
 _USUAL_MULTIPLE = 32  # of which the lengths of hidden layers are multiples
 # Tables that are looked up by word, or that ask: their number of rows is no grid.
 _LOOKED_UP = lazy_regex(
@@ -79,7 +80,8 @@ def features_of(tensors: Mapping[str, TensorInfo], tables: Collection[str]) -> M
     over_cells = {
         info.shape[0]
         for name, info in tensors.items()
-        if len(info.shape) == 1 and name.endswith(".weight") and info.shape[0] not in layers
+        if len(info.shape) == 1 and info.shape[0] not in layers
+        if name.endswith(".weight") or not is_matrix_name(name)
     }
     widths = widths_of_vectors(tensors.values(), tables)
     return {length: count for length, count in widths.items() if length not in over_cells}
@@ -105,7 +107,7 @@ def _counts(
     counts: dict[int, str] = {}
     flat: dict[int, str] = {}  # all numbers of a table in one row: what a head over all cells reads
     grids: dict[tuple[int, ...], str] = {}
-    images: dict[tuple[int, ...], str] = {}  # in pixels: what a map over the whole image has
+    images: dict[tuple[int, ...], str] = {}  # in pixels, or in cells of a few pixels
     for step in changed:
         table = step.table
         for count in _row_counts(step):
@@ -116,7 +118,10 @@ def _counts(
             grids.setdefault((table.grid.height, table.grid.width), table.name)
             if table.patch is not None:
                 image = table.grid.height * table.patch.height, table.grid.width * table.patch.width
-                images.setdefault(image, table.name)
+                for pixels in _FINER:
+                    finer = image[0] // pixels, image[1] // pixels
+                    if finer[0] > table.grid.height and finer[0] * pixels == image[0]:
+                        images.setdefault(finer, table.name)
     layers = Counter(_DIGITS.sub("N", info.name) for info in others) if counts else Counter[str]()
     for info in others if counts or grids else ():
         if len(info.shape) == 2 and info.shape[1] in flat:
@@ -126,7 +131,7 @@ def _counts(
         shape = info.shape[1:] if info.shape[:1] == (1,) else info.shape
         sides = [each for each in (shape[1:], shape[:2]) if len(shape) == 3 and each in grids]
         if shape[-2:] in images and _is_map(info, widths):
-            yield Suspect(info, f"is as large as the image of {images[shape[-2:]]}")
+            yield Suspect(info, f"is a map over the image of {images[shape[-2:]]}")
             continue
         if sides and DTYPES[info.dtype].floating:
             yield Suspect(info, f"has the grid of {grids[sides[0]]} in its shape")
@@ -151,10 +156,13 @@ def _counts(
 
 
 def _is_map(info: TensorInfo, widths: Mapping[int, int]) -> bool:
-    """Whether a tensor is one plane of numbers and no layer."""
-    sides = info.shape[-2:]
-    plane = math.prod(info.shape) == math.prod(sides) and not is_matrix_name(info.name)
-    return plane and not any(side in widths for side in sides)
+    """Whether a tensor is one plane of numbers or several of them, and no layer."""
+    planes = len(info.shape) < 4 or info.shape[0] == 1
+    return (
+        planes
+        and not is_matrix_name(info.name)
+        and not any(side in widths for side in info.shape[-2:])
+    )
 
 
 def _row_counts(step: Step) -> tuple[int, int, int]:

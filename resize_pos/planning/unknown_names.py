@@ -84,11 +84,17 @@ def reads_sequences(tensors: Mapping[str, TensorInfo]) -> bool:
     if any("patch" in name for name in tensors):
         return False
     return any(
-        _WORDS.search(info.name) is not None or info.shape[0] > MOST_CELLS
+        _is_vocabulary(info, tensors) or info.shape[0] > MOST_CELLS
         if len(info.shape) == 2
         else len(info.shape) == 3 and info.name.endswith("weight") and info.shape[2] > 1
         for info in tensors.values()
     )
+
+
+def _is_vocabulary(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> bool:
+    """Whether a name says: one row per word. A layer that makes tokens of pixels has a bias."""
+    bias = info.name.removesuffix("weight") + "bias"
+    return _WORDS.search(info.name) is not None and bias not in tensors
 
 
 def command(tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from resize_pos.core.errors import ResizePosError
 from tests.outside.cases import pasted_flags
 from tests.planning.test_by_value import (
     D,
@@ -44,7 +45,10 @@ def test_the_patch_is_the_product_of_two_kernels(hidden: int, tmp_path: Path) ->
 @pytest.mark.parametrize("hidden", [24, 32, 64])
 def test_the_second_of_two_kernels_is_not_the_patch(hidden: int, tmp_path: Path) -> None:
     """The step of a 7×7 kernel is not in the file."""
-    tensors = with_stem((hidden, 3, 7, 7), (D, hidden, 8, 8))
+    check_that_size_is_asked_for(with_stem((hidden, 3, 7, 7), (D, hidden, 8, 8)), tmp_path)
+
+
+def check_that_size_is_asked_for(tensors: Tensors, tmp_path: Path) -> None:
     error = refused(tmp_path, tensors, TO)
     assert "the patch size is not in the file" in error.message
     flags = pasted_flags((error.hint or "").replace("SIZE", "160x224"))
@@ -122,6 +126,7 @@ BUFFERS = {
     "order": np.arange(140, dtype=np.int64)[::-1].copy(),
     "ids": np.arange(140, dtype=np.int64)[None],
     "border": np.ones((1, 140), np.bool_),
+    "pooled_by": np.ones(140, np.float32),
 }
 
 
@@ -131,13 +136,61 @@ def test_one_number_per_cell_stops_half_a_conversion(name: str, tmp_path: Path) 
     assert "has an axis of 140, as pos_embed has" in error.message
 
 
-@pytest.mark.parametrize("shape", [(160, 224), (1, 1, 160, 224)])
-def test_a_map_as_large_as_the_image_stops_half_a_conversion(
+@pytest.mark.parametrize("shape", [(160, 224), (1, 1, 160, 224), (1, 10, 40, 56)])
+def test_a_map_over_the_image_stops_half_a_conversion(
     shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     tensors = with_table() | {"prior": noise(np.empty(shape))}
     error = refused(tmp_path, tensors, TO + " --from 160x224")
-    assert "is as large as the image of pos_embed" in error.message
+    assert "is a map over the image of pos_embed" in error.message
     tensors = with_table() | {"mixed.weight": noise(np.empty(shape))}
     report, _ = convert(tmp_path, tensors, TO + " --from 160x224")
     assert report.plan.changes, "a layer may be as large by chance"
+
+
+def cube(kernel: tuple[int, ...]) -> Tensors:
+    """Make a model of volumes: 6×6×6 patches."""
+    places = np.indices((6, 6, 6)).reshape(3, -1).T / 6
+    random = np.random.default_rng(4)
+    field = np.cos(3 * places @ random.standard_normal((3, D)) + random.standard_normal(D))
+    tensors = transformer("where", field.astype(np.float32)[None], kernel=False)
+    return tensors | {
+        "tok.weight": noise(np.empty(kernel)),
+        "tok.bias": np.zeros(D, np.float32),
+    }
+
+
+@pytest.mark.parametrize("kernel", [(D, 1, 16, 16, 16), (D, 4096)])
+def test_one_number_is_not_the_size_of_a_cube(kernel: tuple[int, ...], tmp_path: Path) -> None:
+    """It may mean all three sides, or height and width at the old depth."""
+    flags = ["--pattern", "^where$", "--axes", "1 (p t h w s) d", "--from", "96x96x96", "--to"]
+    with pytest.raises(ResizePosError, match="needs three sides"):
+        convert_with(tmp_path, cube(kernel), [*flags, "128"])
+    if len(kernel) == 2:
+        with pytest.raises(ResizePosError, match="no kernel states the depth of a patch"):
+            convert_with(tmp_path, cube(kernel), [*flags, "64x96x128"])
+    else:
+        _, output = convert_with(tmp_path, cube(kernel), [*flags, "64x96x128"])
+        assert result(output, "where").shape == (1, 4 * 6 * 8, D)
+
+
+def test_a_layer_that_makes_tokens_is_no_vocabulary(tmp_path: Path) -> None:
+    error = refused(tmp_path, cube((D, 768)), "--to 96")
+    assert "word or frame" not in error.message
+    assert "'1 l d'" not in (error.hint or "")
+
+
+def test_a_filter_over_frequencies_is_not_passed_over(tmp_path: Path) -> None:
+    """GFNet's filters under a private name."""
+    tensors = transformer("blk.0.spectral", noise(np.empty((10, 8, D, 2))))
+    error = refused(tmp_path, tensors, TO)
+    assert "may be a filter over 10×8 frequencies" in error.message
+    report, _ = convert_with(tmp_path, tensors, [*TO.split(), *leave(error.hint)])
+    assert not report.plan.changes
+
+
+@pytest.mark.parametrize("kernels", [((D, 3, 4, 4), (D, D, 4, 4)), ((D, 3, 8, 8), (D, D, 2, 2))])
+def test_a_second_kernel_of_equal_width_is_part_of_the_patch(
+    kernels: tuple[tuple[int, ...], ...], tmp_path: Path
+) -> None:
+    check_that_size_is_asked_for(with_stem(*kernels), tmp_path)

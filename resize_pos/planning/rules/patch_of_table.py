@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
@@ -145,6 +146,7 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
             ("chained patch", width), lambda: chained_patch(width, around.tensors.values())
         )
         found = None if _is_first_step(found, match, around) else found
+    found = None if _is_part_of_a_patch(found, around) else found
     found = _of_other_channels(found, match, around)
     both = {"h", "w"} <= layout.axes  # a table of rows or of columns alone counts no frames
     of_one_frame = "spatial" in tensor.name or match.family.one_frame
@@ -162,6 +164,26 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
                 hint=f"pass {flags}, if {which}.",
             )
     return found
+
+
+def _is_part_of_a_patch(found: Patch | None, around: Surroundings) -> bool:
+    """Whether a second kernel of the same module and width follows."""
+    kernel = None if found is None or found.kernel is None else around.tensors[found.kernel]
+    if found is None or kernel is None or len(kernel.shape) != 4:
+        return False
+    out, inputs = kernel.shape[:2]
+    module = kernel.name.removesuffix(".weight").rpartition(".")[0]
+    pairs = around.once("halving kernels", lambda: _halving_kernels(around))
+    return bool(module) and (module, out) in pairs and inputs != out
+
+
+def _halving_kernels(around: Surroundings) -> Collection[tuple[str, int]]:
+    """List modules and widths of even kernels that read as many channels as they put out."""
+    return {
+        (info.name.removesuffix(".weight").rpartition(".")[0], info.shape[0])
+        for info in around.tensors.values()
+        if len(info.shape) == 4 and info.shape[0] == info.shape[1] and info.shape[2] % 2 == 0
+    }
 
 
 def _is_first_step(found: Patch | None, match: Match, around: Surroundings) -> bool:

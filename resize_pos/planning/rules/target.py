@@ -187,8 +187,8 @@ def _frames(table: PositionTable, request: Request) -> int:
         return request.to_grid.depth
     depth = request.to_size.depth if request.to_size is not None else 0
     if depth:
-        return _slices(table, depth)
-    if table.family.volume and request.to_image:
+        return _slices(table, depth, request)
+    if request.to_image and (table.family.volume or _is_cubic(table, request)):
         raise UsageError(
             f"{table.name} is a volume of {table.frames}×{table.grid} patches; --to needs three "
             "sides.",
@@ -204,16 +204,42 @@ def _frames(table: PositionTable, request: Request) -> int:
     return request.to_frames // table.tube
 
 
-def _slices(table: PositionTable, depth: int) -> int:
-    if depth % table.tube:
-        below, above = depth // table.tube * table.tube, -(-depth // table.tube) * table.tube
+def _is_cubic(table: PositionTable, request: Request) -> bool:
+    """Whether cubes of pixels make a cube of patches, so that one number may mean all three sides.
+
+    Videos are cut into tubes of a few frames.
+    """
+    told = request.from_size
+    if request.to_frames is not None or table.patch is None:
+        return False
+    if told is not None and told.depth == told.height == told.width:
+        return True
+    if table.tube < _FEWEST_SLICES:
+        return False
+    patch = {table.tube, table.patch.height, table.patch.width}
+    return len(patch) == len({table.frames, table.grid.height, table.grid.width}) == 1
+
+
+_FEWEST_SLICES = 4  # of a cube
+
+
+def _slices(table: PositionTable, depth: int, request: Request) -> int:
+    told, tube = request.from_size, table.tube
+    if tube == 1 and told is not None and told.depth > table.frames:
+        raise GeometryError(
+            f"{table.name}: no kernel states the depth of a patch, so a depth of {depth} cannot be "
+            "turned into patches.",
+            hint="state the patches along each side, for example --to-grid 4x6x6.",
+        )
+    if depth % tube:
+        below, above = depth // tube * tube, -(-depth // tube) * tube
         nearest = f"{below} or {above}" if below else str(above)
         raise GeometryError(
-            f"{table.name}: a depth of {depth} is not a multiple of the {table.tube} that one "
+            f"{table.name}: a depth of {depth} is not a multiple of the {tube} that one "
             "patch takes in.",
             hint=f"the nearest depths that fit are {nearest}.",
         )
-    return depth // table.tube
+    return depth // tube
 
 
 def _extent(grid: Grid, frames: int) -> str:
