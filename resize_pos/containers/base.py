@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Of a tensor in a store, all is read at once if it is small, else its beginning. Both leave room
 # for the header and for a tensor's end within 1 MB.
-_READ_WHOLE, BEGINNING = 704 << 10, 1 << 19
+_READ_WHOLE, BEGINNING = 704 << 10, 576 << 10
 
 
 @dataclass(frozen=True, slots=True)

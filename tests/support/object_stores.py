@@ -66,7 +66,8 @@ def free_ports(count: int) -> list[int]:
     """Find ports that nobody listens on, low enough to have another one 10,000 above."""
     with contextlib.ExitStack() as open_sockets:
         found: list[int] = []
-        for port in range(20_000 + os.getpid() % 5_000 * 2, 50_000):
+        # Processes that start servers at the same time have neighbouring numbers.
+        for port in range(20_000 + os.getpid() % 1_000 * 20, 50_000):
             sockets = [open_sockets.enter_context(socket.socket()) for _ in range(2)]
             try:
                 for each, number in zip(sockets, (port, port + 10_000), strict=True):

@@ -24,7 +24,7 @@ _AHEAD = 1 << 16  # a parser reads at least so much, and the whole end of an arc
 # A short read that begins near the end of an earlier one is part of a scan, such as that of some
 # heads of an attention layer. Then a longer range is read.
 _SHORT, _NEAR, _SCANNED = 1 << 19, 1 << 20, 1 << 21
-_MOST_KEPT = 1 << 24  # bytes of an object that stay in memory
+_MOST_KEPT = 12 << 20  # bytes of an object that stay in memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +129,7 @@ class RemoteFile(RangeFile):
         """Return the range to ask for: what lies around a few bytes is often needed next."""
         begin, end = offset, offset + length
         near = [at for at, piece in self._pieces.items() if at < offset <= at + len(piece) + _NEAR]
-        if near and length < _SHORT:
+        if near and length <= _SHORT:
             end = begin + _SCANNED
         elif length < _AHEAD:
             begin = offset // _AHEAD * _AHEAD
