@@ -14,7 +14,6 @@ from resize_pos.containers.base import (
     Copied,
     GeometryChange,
     LeftOut,
-    PartsContainer,
 )
 from resize_pos.containers.detect import (
     GRAPH_SUFFIXES,
@@ -30,6 +29,7 @@ from resize_pos.containers.io.link_or_copy import (
 )
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile, unreadable
+from resize_pos.containers.several_files import PartsContainer
 from resize_pos.containers.sharded import ShardedCheckpoint
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass

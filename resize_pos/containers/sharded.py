@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.base import Container, Copied, PartsContainer
+from resize_pos.containers.base import Container, Copied
 from resize_pos.containers.detect import is_index, open_container
 from resize_pos.containers.io.link_or_copy import (
     require_bare,
@@ -16,6 +16,7 @@ from resize_pos.containers.io.link_or_copy import (
 )
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
+from resize_pos.containers.several_files import PartsContainer
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.json_edit import parse, replace_value

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,9 @@ def free_ports(count: int) -> list[int]:
     """Find ports that nobody listens on, low enough to have another one 10,000 above."""
     with contextlib.ExitStack() as open_sockets:
         found: list[int] = []
-        # Processes that start servers at the same time have neighbouring numbers.
-        for port in range(20_000 + os.getpid() % 1_000 * 20, 50_000):
+        # Processes that start servers at the same time have neighbouring numbers. Above 32,767 the
+        # system takes ports for clients, and a client that gets this port would connect to itself.
+        for port in range(10_000 + os.getpid() % 1_000 * 12, 22_767):
             sockets = [open_sockets.enter_context(socket.socket()) for _ in range(2)]
             try:
                 for each, number in zip(sockets, (port, port + 10_000), strict=True):
@@ -105,7 +107,7 @@ def _await(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:
             error.close()
             if error.code < 500:
                 return
-        except OSError:
+        except (OSError, HTTPException):
             pass
         time.sleep(0.05)
     raise RuntimeError(f"{endpoint} does not answer: {log.read_text(errors='replace')[-2000:]}")
