@@ -22,10 +22,12 @@ from resize_pos.planning.candidates import (
     Sound,
     axial_pair_names,
     has_pixels,
+    is_matrix_name,
     sound_of,
     sounds_like_text,
 )
 from resize_pos.planning.echoes import (
+    FEWEST_CELLS,
     MOST_HEADS,
     Suspect,
     echoes,
@@ -40,10 +42,6 @@ _CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
 _GRIDS = (*_CELLS, Role.REFERENCE)
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _FEWEST_SIDE = 4  # cells
-_FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
-_WEIGHTS = lazy_regex(
-    r"(?:^|[./_])(?:(?:weight|bias|kernel|scale|gamma|beta)\w*|\w+_(?:weight|bias)|original\d?)$"
-)
 # An axis of positions by its name: one row per row or column of cells.
 _AXIS_NAME = lazy_regex(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?emb", re.IGNORECASE)
 _ROTARY = lazy_regex(
@@ -129,7 +127,7 @@ def _mask(info: TensorInfo) -> str:
         return "masks the windows of one image size"
     count, rows, columns = info.shape
     square = rows == columns >= _FEWEST_ROWS and math.isqrt(rows) ** 2 == rows and count > 1
-    if not square or not DTYPES[info.dtype].floating or _WEIGHTS.search(info.name):
+    if not square or not DTYPES[info.dtype].floating or is_matrix_name(info.name):
         return ""
     if counts_something_else(info.name) or sound_of(info.name) is Sound.OTHER:
         return ""
@@ -148,13 +146,13 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
     for each in every.values():
         if len(each.shape) == 2 and each.shape[0] > MOST_CELLS:
             layers = set()  # a language model; its norms may have no weights
-        if len(each.shape) > 2 and max(each.shape[2:]) > 1 and _WEIGHTS.search(each.name):
+        if len(each.shape) > 2 and max(each.shape[2:]) > 1 and is_matrix_name(each.name):
             made.update(each.shape[:2])  # what a kernel with an extent reads and puts out
     # Tables of other blocks, axes and stages explain nothing: as many offsets, other heads.
     features = {
         length
         for each in every.values()
-        if DTYPES[each.dtype].floating and _WEIGHTS.search(each.name)
+        if DTYPES[each.dtype].floating and is_matrix_name(each.name)
         if not (is_looked_up(each, every) and min(each.shape) <= MOST_HEADS)
         for length in each.shape
     }
@@ -197,7 +195,7 @@ def _orphan(info: TensorInfo, widths: Mapping[int, int]) -> str:
     """A parameter that is no layer's weight and has one row of the model's width per something."""
     rows = math.prod(info.shape[:-1])
     alone = not widths or info.shape[-1] in widths
-    if rows < _FEWEST_ROWS or not alone or _WEIGHTS.search(info.name) or len(info.shape) > 4:
+    if rows < _FEWEST_ROWS or not alone or is_matrix_name(info.name) or len(info.shape) > 4:
         return ""
     if info.shape[-1] == 1 and math.prod(info.shape) == max(info.shape):  # a gain per channel
         return ""
@@ -209,7 +207,7 @@ def _orphan(info: TensorInfo, widths: Mapping[int, int]) -> str:
 def _angles(info: TensorInfo, features: Collection[int]) -> str:
     """A stored table of rotary angles, one row per cell: texts have no kernel for pixels."""
     rows = max(info.shape)
-    if _ROTARY.search(info.name) and rows >= _FEWEST_CELLS and rows not in features:
+    if _ROTARY.search(info.name) and rows >= FEWEST_CELLS and rows not in features:
         return f"may hold rotary angles for each of {rows} cells"
     return ""
 
@@ -224,7 +222,7 @@ def _per_head(
     name, lengths = info.name, [length for length in info.shape if length > 1]
     if not 2 <= len(lengths) <= 3 or counts_something_else(name):
         return ""
-    layer = _WEIGHTS.search(name) is not None and not _OFFSETS.search(name)
+    layer = is_matrix_name(name) and not _OFFSETS.search(name)
     if layer and not is_looked_up(info, every):
         return ""
     vague = sound_of(name) is Sound.OTHER  # T5's buckets sound like it, too

@@ -18,7 +18,7 @@ from resize_pos.families.tables import Step
 from resize_pos.planning.candidates import Sound, is_matrix_name, sound_of
 from resize_pos.planning.neutral_names import counts_something_else
 
-_FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
+FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _FEWEST_CHANNELS = 8
 MOST_HEADS = 64
 _FINER = (1, 2, 4, 8)  # pixels per cell of a map that is finer than the patches
@@ -51,7 +51,7 @@ def echoes(
     grids = {
         step.table.grid: step.table.name
         for step in changed
-        if {"h", "w"} <= step.table.layout.axes and step.table.grid.cells >= _FEWEST_CELLS
+        if {"h", "w"} <= step.table.layout.axes and step.table.grid.cells >= FEWEST_CELLS
     }
     for each in (*_offsets(others, grids, widths, every), *_axes(others, grids, every)):
         found.setdefault(each.tensor.name, each)
@@ -111,10 +111,10 @@ def _counts(
     for step in changed:
         table = step.table
         for count in _row_counts(step):
-            if count >= _FEWEST_CELLS and count not in widths:
+            if count >= FEWEST_CELLS and count not in widths:
                 counts.setdefault(count, table.name)
                 flat.setdefault(count * table.tensor.shape[-1], table.name)
-        if {"h", "w"} <= table.layout.axes and table.grid.cells >= _FEWEST_CELLS:
+        if {"h", "w"} <= table.layout.axes and table.grid.cells >= FEWEST_CELLS:
             grids.setdefault((table.grid.height, table.grid.width), table.name)
             if table.patch is not None:
                 image = table.grid.height * table.patch.height, table.grid.width * table.patch.width
@@ -244,7 +244,7 @@ def _layers_over_cells(
     A gate halves what the first of two layers puts out. Layers over as many tokens as the model
     has learned (the groups of GroupViT) are not over cells.
     """
-    counts = {n: step.name for step in changed for n in _row_counts(step) if n >= _FEWEST_CELLS}
+    counts = {n: step.name for step in changed for n in _row_counts(step) if n >= FEWEST_CELLS}
     biases = {name for name in every if name.endswith("bias")}
     norms = widths_of_vectors(every.values(), {*biases, *tables})
     layers = {

@@ -24,6 +24,7 @@ from resize_pos.families.patch_size import (
 )
 from resize_pos.planning.rules.base import Match, Surroundings
 
+_FEWEST_OVERLAPPING = 36  # rows; smaller numbers fit some step by chance
 _COARSER = 4  # times fewer rows than cells of a kernel: two steps along each axis, or more
 
 
@@ -103,9 +104,6 @@ def overlapping_patch(match: Match, patch: Patch | None, around: Surroundings) -
     every = Size(steps[0], steps[0])
     words = f"--from {size}, {kernel.name} of {seen} and {rows} rows are one patch every {every}"
     return Patch(every, words)
-
-
-_FEWEST_OVERLAPPING = 36  # rows; smaller numbers fit some step by chance
 
 
 def require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:

@@ -11,6 +11,8 @@ from resize_pos.core.request import Request
 from resize_pos.families.tables import Action, PositionTable, Step, keep
 from resize_pos.planning.rules.base import along
 
+_FEWEST_SLICES = 4  # of a cube
+
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
     """Resize to the grid that follows from the request and this table's patch size."""
@@ -218,9 +220,6 @@ def _is_cubic(table: PositionTable, request: Request) -> bool:
         return False
     patch = {table.tube, table.patch.height, table.patch.width}
     return len(patch) == len({table.frames, table.grid.height, table.grid.width}) == 1
-
-
-_FEWEST_SLICES = 4  # of a cube
 
 
 def _slices(table: PositionTable, depth: int, request: Request) -> int:
