@@ -11,9 +11,9 @@ A pattern names the axes of the stored shape from first to last:
 
 Parentheses flatten axes into one stored axis. With `p` or `s`, the rows before and after the grid,
 the group is a sum: `(p t h w s)` has p + t·h·w + s rows. Without them it is a product, such as
-`(h w)`, `(H W)` or `(k (p h w s) d)`; `(w h)` is a grid that is stored by columns. In a product,
-whatever is not part of the grid needs a stated length, written `k=4`; `(H W)` alone is taken for a
-square.
+`(h w)`, `(H W)` or `(k (p h w s) d)`. In a product, whatever is not part of the grid needs a stated
+length, written `k=4`; `(H W)` alone is taken for a square. `w` before `h` is a grid that is stored
+by columns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GRID = ("h", "w", "l")
 _CELLS = ("t", *_GRID)
 _ROWS = ("p", *_CELLS, "s")
 _BLOCKS = ("H", "W")
-_BY_COLUMNS = ("w", "h")  # a group: a column of the grid after the other
+_ROW_ORDERS = (_ROWS, ("p", "t", "w", "h", "l", "s"))  # row by row, or column by column
 _SUM = "+"  # the place of a flattened sum among the axes
 _WORD = lazy_regex(r"([a-zHW])(?:=([1-9][0-9]*))?|1", re.ASCII)
 
@@ -88,6 +88,11 @@ class Layout:
         """Return the layout with the places of `(h w)` and `k` exchanged."""
         halves = [part.replace("k", "(h w)") for part in self.pattern.split("(h w)")]
         return Layout.parse("k".join(halves))
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether a column of the grid is stored after the other."""
+        return [name for name in _letters(self.terms) if name in ("h", "w")] == ["w", "h"]
 
     @property
     def has_time(self) -> bool:
@@ -344,9 +349,8 @@ def _objection(layout: Layout) -> str | None:
     sums = [group for group in groups if {"p", "s"} & set(group)]
     for group in groups:
         rows = tuple(name for name in group if name in _ROWS)
-        if group == _BY_COLUMNS:
-            continue
-        if rows != tuple(name for name in _ROWS if name in rows) or () in groups:
+        orders = [tuple(name for name in order if name in rows) for order in _ROW_ORDERS]
+        if rows not in orders or () in groups:
             return "a group is (h w), with p before and s after where there are such rows"
         if group in sums and (len(rows) != len(group) or not set(_CELLS) & set(group)):
             return "a group is one of rows, (p t h w s), as soon as p or s is in it"
@@ -356,8 +360,6 @@ def _objection(layout: Layout) -> str | None:
         return "frames with rows of their own are copies of a table: write `n` instead of `t`"
     if {"p", "s"} & set(layout.terms):
         return "p and s are rows of a flattened grid and belong inside (p h w s)"
-    if grid == ["w", "h"] and _BY_COLUMNS not in groups:
-        return "h comes before w"
     if any(len(list(_groups(group))) > 1 for group in groups):
         return "parentheses nest one level deep"
     return None

@@ -31,6 +31,7 @@ from resize_pos.planning.row_numbers import with_their_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.sincos_detect import recognise_fixed
+from resize_pos.planning.stated_grid import require_stated_grid
 from resize_pos.planning.unknown_names import UNKNOWN_NAME, reads_sequences, with_one_command
 
 _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
@@ -115,7 +116,8 @@ def locate_tables(around: Surroundings) -> Located:
         for match in sorted(matches[role], key=lambda match: match.family.follows is not None):
             try:
                 table = rule.settle(match, around, tables)
-                tables[match.tensor.name] = recognise_fixed(table, around.read, around.peek)
+                table = recognise_fixed(table, around.read, around.peek)
+                tables[match.tensor.name] = require_stated_grid(table, around)
             except GeometryError as error:
                 unsettled.append(Unsettled(match.tensor, match.family, error))
     by_name = around.request.family is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Readi
         return Opinion(None, f"Its values do not tell: {untrained}")
     if any(reading.frames > 1 for reading in readings):
         return _judge_volumes(rows, readings)
-    scores = rank(rows, readings)
+    scores = _rank_stored(rows, readings, layout)
     if not scores:
         return Opinion(None, "Its values cannot tell grids this narrow apart")
     words = _words(scores)
@@ -107,11 +108,11 @@ def contradiction(
     rows = rows_of(array, layout)
     if not np.all(np.isfinite(rows)) or looks_untrained(rows):
         return None
-    scores = rank(rows, others)
+    scores = _rank_stored(rows, others, layout)
     if not scores or not is_confident(scores):
         return None
     best = scores[0].reading
-    if _same_columns(best, reading):
+    if _same_columns(*_turned((best, reading), layout)):
         return None
     words = f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
     return Opinion(best, words)
@@ -128,6 +129,20 @@ def beginning_agrees(
         return True
     scores = rank(rows, others)
     return bool(scores) and is_confident(scores) and _same_columns(scores[0].reading, reading)
+
+
+def _rank_stored(rows: _Rows, readings: Sequence[Reading], layout: Layout) -> list[Score]:
+    """Score readings of a grid that may be stored column by column."""
+    scores = rank(rows, _turned(readings, layout))
+    turned = _turned([score.reading for score in scores], layout)
+    return [replace(score, reading=back) for score, back in zip(scores, turned, strict=True)]
+
+
+def _turned(readings: Sequence[Reading], layout: Layout) -> Sequence[Reading]:
+    """Exchange height and width if columns are stored one after the other."""
+    if not layout.by_columns:
+        return readings
+    return [replace(r, grid=Grid(r.grid.width, r.grid.height)) for r in readings]
 
 
 def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:

@@ -32,11 +32,10 @@ BAD = {
     "1 h (w d)": "the same group",
     "1 h h w d": "appears twice",
     "1 d": "needs `h` and `w`",
-    "1 (w h s) d": "a group is (h w)",
+    "1 (s h w) d": "a group is (h w)",
     "1 (h p w) d": "a group is (h w)",
     "1 (h w) (p s) d": "a group is",
     "p h w d": "belong inside",
-    "1 w h d": "h comes before w",
     "1 rows d": "`rows` is not an axis",
     "h w l d": "needs `h` and `w`",
     "": "needs `h` and `w`",
@@ -191,6 +190,23 @@ def test_time_beside_rows_of_its_own_is_refused_with_the_way_out() -> None:
     parts = Layout.parse("n (p h w s) d").unfold(array, 1, Grid(2, 3), 0)
     assert parts.grid.shape == (2, 2, 3, 4)
     assert parts.prefix.shape == (2, 1, 4)
+
+
+def test_rows_beside_a_grid_that_is_stored_by_columns_stay() -> None:
+    layout, grid = Layout.parse("1 (p w h s) d"), Grid(2, 3)
+    table = np.arange(8.0).reshape(1, 8, 1)
+    parts = layout.unfold(table, 1, grid, 1)
+    np.testing.assert_array_equal(parts.grid[0, :, :, 0], [[1, 3, 5], [2, 4, 6]])
+    np.testing.assert_array_equal(layout.fold(parts, table.shape), table)
+
+
+def test_a_map_may_be_stored_by_columns() -> None:
+    layout, grid = Layout.parse("1 d w h"), Grid(2, 3)
+    table = np.arange(12.0).reshape(1, 2, 3, 2)
+    assert (layout.grid(table.shape), layout.by_columns) == (grid, True)
+    parts = layout.unfold(table, 0, grid, 0)
+    np.testing.assert_array_equal(parts.grid[0, :, :, 0], [[0, 2, 4], [1, 3, 5]])
+    np.testing.assert_array_equal(layout.fold(parts, table.shape), table)
 
 
 def test_a_grid_may_be_stored_by_columns() -> None:

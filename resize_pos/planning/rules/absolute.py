@@ -318,10 +318,19 @@ def _stated_by_shape(
             raise GeometryError(
                 f"{tensor.name} stores a {stored} grid{truth}; "
                 f"{hypothesis.reason} would be {hypothesis.grid}.",
-                hint="drop --from, or correct it.",
+                hint=f"drop --from, or correct it{_by_columns(tensor, layout, hypothesis.grid)}.",
             )
     evidence = (f"its shape {list(tensor.shape)} states the grid",)
     return Geometry(0, stored, 0, evidence, frames)
+
+
+def _by_columns(tensor: TensorInfo, layout: Layout, wanted: Grid) -> str:
+    """Return the flags for a map that is stored column by column; empty if that does not fit."""
+    pattern = layout.pattern.replace("h w", "w h")
+    if pattern == layout.pattern or Layout.parse(pattern).grid(tensor.shape) != wanted:
+        return ""
+    flags = f"--pattern '^{re.escape(tensor.name)}$' --axes '{pattern}'"
+    return f"; if the model stores one column of cells after the other, pass {flags} as well"
 
 
 def _whole_patch(size: Size, grid: Grid, layout: Layout) -> Size | None:
