@@ -254,9 +254,11 @@ def layouts_of(shape: tuple[int, ...], widths: Mapping[int, int]) -> tuple[Layou
         channels = shape[layout.terms.index("d")]
         if channels in widths if widths else layout.terms[-1] == "d":
             found.append(layout)
-    # What only one bias is as long as is a number of outputs.
-    often = [each for each in found if widths and widths[shape[each.terms.index("d")]] > 1]
-    return tuple(often or found)
+    if len(found) > 1 and len(shape) > 3:
+        # What only one bias is as long as is a number of outputs.
+        often = [each for each in found if widths and widths[shape[each.terms.index("d")]] > 1]
+        found = often or found
+    return tuple(found)
 
 
 def _sensible(layout: Layout, shape: tuple[int, ...]) -> bool:
