@@ -19,8 +19,8 @@ import click
 from resize_pos._version import __version__
 from resize_pos.cli.failures import Failures
 from resize_pos.cli.signals import number_of, raising
-from resize_pos.cli.terminal import say
-from resize_pos.core.errors import ResizePosError
+from resize_pos.cli.terminal import say, unwritable_stdout
+from resize_pos.core.errors import OutputError, ResizePosError
 from resize_pos.core.system_errors import system_error
 
 _COMMANDS = {
@@ -182,6 +182,11 @@ def _show_traceback() -> None:
 def _run(words: list[str], debug: bool) -> int:
     before, failures = _count_written(), Failures.of(words)
     try:
+        if sys.stdout is None:  # every command prints its result; find out before it does its work
+            raise OutputError(
+                "standard output is closed, so the result cannot be printed.",
+                hint="to run without output, write > /dev/null instead of >&-.",
+            )
         code = group.main(words, prog_name="resize-pos", standalone_mode=False, obj=words)
         return code if isinstance(code, int) else 0
     except ResizePosError as error:
@@ -202,7 +207,7 @@ def _run(words: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             _show_traceback()
-        known = system_error(error)
+        known = _output_error(error) or system_error(error)
         if known is not None:
             return failures.tell(known.message, known.hint, known.exit_code)
         return failures.tell(
@@ -210,6 +215,19 @@ def _run(words: list[str], debug: bool) -> int:
             "this is a bug in resize-pos; run again with --debug and report what it prints.",
             1,
         )
+
+
+def _output_error(error: Exception) -> OutputError | None:
+    """Translate what click met when it printed help or a version, which it does without `say`."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if not isinstance(error, OSError) or last is None or last.tb_frame.f_code is not _CLICK_PRINTS:
+        return None
+    return unwritable_stdout(error)
+
+
+_CLICK_PRINTS = click.echo.__code__
 
 
 def _interrupted(error: BaseException) -> str:

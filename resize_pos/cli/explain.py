@@ -21,6 +21,7 @@ _KNOWN = (
     "known are torch's and transformers' size mismatches, timm's check of the input size, and "
     "transformers' count of image tokens."
 )
+_HOW = "pass the message in quotes, or a log on stdin: python train.py 2>&1 | resize-pos explain"
 
 
 class _Explain(click.Command):
@@ -99,9 +100,12 @@ def _log(message: tuple[str, ...]) -> str:
 
 
 def _stdin() -> str:
-    if sys.stdin.isatty():
-        raise UsageError("no message is given.", hint="pass it in quotes, or a log on stdin.")
-    return sys.stdin.buffer.read(_LONGEST).decode("utf-8", "replace")
+    if sys.stdin is None or sys.stdin.isatty():  # None: it was closed by whoever started us
+        raise UsageError("no message is given.", hint=_HOW)
+    log = sys.stdin.buffer.read(_LONGEST).decode("utf-8", "replace")
+    if not log.strip():
+        raise UsageError("the log on stdin is empty.", hint=_HOW)
+    return log
 
 
 def _named_in(log: str) -> str | None:

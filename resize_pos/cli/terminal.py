@@ -77,8 +77,13 @@ def _echo(text: str, *, err: bool = False) -> None:
     except OSError as error:
         if err:
             return  # there is nowhere left to say it
-        words, _ = cause(error)
-        raise OutputError(f"standard output: cannot be written: {words}.") from error
+        raise unwritable_stdout(error) from error
+
+
+def unwritable_stdout(error: OSError) -> OutputError:
+    """Say why stdout cannot be written."""
+    words, _ = cause(error)
+    return OutputError(f"standard output: cannot be written: {words}.")
 
 
 def tell(
