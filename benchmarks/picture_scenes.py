@@ -20,7 +20,7 @@ from resize_pos.core.conventions import CONVENTIONS, DEFAULT, Coordinates, Resam
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.quality.measures import energy
-from resize_pos.quality.measures.attention import Weights, attention, measure_attention
+from resize_pos.quality.measures.attention import Weights, attentions, by_head, measure_attention
 from resize_pos.quality.measures.place import lattices
 from resize_pos.quality.measures.table import measure_grid
 from resize_pos.quality.pictures import similarity_map
@@ -236,7 +236,7 @@ def windows_in_the_source() -> Scene:
     return scene(sides, COSINES)
 
 
-def attentions(damage: str) -> Scene:
+def attention_maps(damage: str) -> Scene:
     """Draw where the middle place attends to, from positions alone."""
     table = source()
     made = [honest(table, PREFIX, SOURCE, TARGET), DAMAGE[damage](table, PREFIX, SOURCE, TARGET)]
@@ -254,12 +254,12 @@ def attentions_of_sources() -> Scene:
 def _attention(pairs: list[tuple[Wide, Wide]]) -> Scene:
     tensors = weights()
     query, key, _ = np.split(tensors["blocks.0.attn.qkv.weight"], 3)
-    first = Weights(tensors["blocks.0.norm1.weight"], query, key)
+    first = Weights(tensors["blocks.0.norm1.weight"], by_head(query), by_head(key))
     sides = []
     for before, after in pairs:
         old, new = lattices(before, after, 7)
         sigma = float(np.sqrt(np.mean((old - old.mean(axis=1, keepdims=True)) ** 2)))
-        drawn = attention(new / sigma, first)[0][24].reshape(7, 7)
+        drawn = attentions([new / sigma], first)[0][0][24].reshape(7, 7)
         sides.append(Side(drawn, measure_attention(before, after, first)))
     return scene(sides)
 
@@ -317,7 +317,7 @@ SCENES: Mapping[str, tuple[Callable[[], Scene], str]] = {
     "window_period": (windows_in_the_source, "windows of 7×7 cells repeat in the source"),
     "window_prominence": (windows_in_the_source, "the same"),
     "attention_drift": (
-        partial(attentions, "shuffled"),
+        partial(attention_maps, "shuffled"),
         "where the middle attends to; the cells were put into a random order",
     ),
     "attention_entropy_before": (
@@ -325,7 +325,7 @@ SCENES: Mapping[str, tuple[Callable[[], Scene], str]] = {
         "the positions of the source differ too little to attend to one place",
     ),
     "attention_entropy_after": (
-        partial(attentions, "doubled"),
+        partial(attention_maps, "doubled"),
         "all values were doubled, so attention is too sharp",
     ),
 }

@@ -66,6 +66,10 @@ def _require_hub_address(given: Path) -> None:
 
 def expect_upload(source: Path, output: Path | None) -> None:
     """Prepare to copy from one object to another: read enough of the source at once."""
+    if isinstance(source, RemotePath) or isinstance(output, RemotePath):
+        from resize_pos.core.memory import give_back_freed_memory
+
+        give_back_freed_memory()
     if isinstance(source, RemotePath) and isinstance(output, RemotePath) and output.scheme == "s3":
         from resize_pos.containers.remote.tree import will_be_uploaded
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
-from resize_pos.quality.measures.attention import Weights, attention, find_keys, measure_attention
+from resize_pos.quality.measures.attention import Weights, attentions, find_keys, measure_attention
 from resize_pos.quality.measures.catalogue import MEASURES, Measured
 from resize_pos.quality.measures.energy import prefix_change
 from resize_pos.quality.measures.relative import asymmetry, measure_relative
@@ -255,15 +255,15 @@ def test_attention_compares_the_same_places(table: NDArray[np.float64]) -> None:
     rng = np.random.default_rng(4)
     weights = Weights(
         np.ones(32, np.float32),
-        rng.normal(0, 0.25, (32, 32)).astype(np.float32),
-        rng.normal(0, 0.25, (32, 32)).astype(np.float32),
+        [rng.normal(0, 0.25, (32, 32)).astype(np.float32)],
+        [rng.normal(0, 0.25, (32, 32)).astype(np.float32)],
     )
     fine = resize_grid(table, Grid(18, 28), BICUBIC)
     honest = measure_attention(table, fine, weights)
     turned = measure_attention(table, np.ascontiguousarray(fine[:, ::-1]), weights)
     assert honest["attention_drift"] < 0.1 < turned["attention_drift"]
     assert 0 < honest["attention_entropy_before"] < 1
-    maps = attention(table.reshape(-1, 32), weights)
+    (maps,) = attentions([table.reshape(-1, 32)], weights)
     assert np.allclose(maps.sum(axis=-1), 1)
 
 

@@ -73,7 +73,19 @@ class PendingFile(RangeFile):
 
     def fetch(self, offset: int, length: int) -> bytes:
         """Read a range of the output."""
-        found: list[bytes | memoryview] = []
+        return b"".join(self.views(offset, length))
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill a buffer with the bytes from `offset` on; nothing is held in memory twice."""
+        self.require_inside(offset, buffer.nbytes)
+        flat, position = buffer.cast("B") if buffer.nbytes else buffer, 0
+        for view in self.views(offset, buffer.nbytes):
+            flat[position : position + view.nbytes] = view
+            position += view.nbytes
+
+    def views(self, offset: int, length: int) -> list[memoryview]:
+        """Return a range of the output as the pieces of memory that hold it."""
+        found: list[memoryview] = []
         position = 0
         for number, piece in enumerate(self.pieces):
             first = max(offset, position) - position
@@ -83,15 +95,18 @@ class PendingFile(RangeFile):
             position += piece.length
             if position >= offset + length:
                 break
-        return b"".join(found)
+        return found
 
-    def _read(self, number: int, piece: OutputPiece, first: int, last: int) -> bytes | memoryview:
+    def _read(self, number: int, piece: OutputPiece, first: int, last: int) -> memoryview:
         if piece.source is None:
             if number not in self._new:
                 self.wait()
             return self._new[number][first:last]
         assert self.source is not None
-        return self.source.read(piece.source + first, last - first)
+        begin, length = piece.source + first, last - first
+        if isinstance(self.source, RangeFile):
+            return self.source.view(begin, length)
+        return memoryview(self.source.read(begin, length))
 
     def borrowed(self, offset: int, length: int) -> Iterator[tuple[int, int]]:
         """Return which ranges of the source a range of the output holds."""

@@ -49,19 +49,27 @@ class RangeFile(SourceFile):
         """Read at most so many bytes from the start of the file."""
         return self.fetch(0, min(max(length, FIRST), self.size))[:length]
 
+    def view(self, offset: int, length: int) -> memoryview:
+        """Read a range without a copy of its own, if it is in memory."""
+        return memoryview(self.read(offset, length))
+
     def read(self, offset: int, length: int) -> bytes:
         """Read a range of bytes; a file that ends too early is an error."""
-        if offset + length > self.size:
-            left = max(0, self.size - offset)
-            raise ContainerError(
-                f"{self.path.name}: {length} bytes expected at {offset}, {left} read.", TRUNCATED
-            )
+        self.require_inside(offset, length)
         return self.fetch(offset, length) if length else b""
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill a buffer with the bytes from `offset` on; a file that ends too early is an error."""
         if buffer.nbytes:
-            buffer.cast("B")[:] = self.read(offset, buffer.nbytes)
+            buffer.cast("B")[:] = self.view(offset, buffer.nbytes)
+
+    def require_inside(self, offset: int, length: int) -> None:
+        """Refuse a range that ends after the file."""
+        if offset + length > self.size:
+            left = max(0, self.size - offset)
+            raise ContainerError(
+                f"{self.path.name}: {length} bytes expected at {offset}, {left} read.", TRUNCATED
+            )
 
     def require_unchanged(self) -> None:
         """Refuse an object that was replaced since it was first seen."""
@@ -93,16 +101,21 @@ class RemoteFile(RangeFile):
                     break
                 kept -= len(self._pieces.pop(old))
 
-    def known(self, offset: int, length: int) -> bytes | None:
+    def known(self, offset: int, length: int) -> memoryview | None:
         """Return bytes that were read before; None if any of them was not."""
         with self._changed:
             for start, piece in self._pieces.items():
                 if start <= offset and offset + length <= start + len(piece):
-                    return piece[offset - start : offset - start + length]
+                    return memoryview(piece)[offset - start : offset - start + length]
         return None
 
     def fetch(self, offset: int, length: int) -> bytes:
         """Read a range, unless it is in memory."""
+        return bytes(self.view(offset, length))
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """Read a range, unless it is in memory; what is in memory is not copied."""
+        self.require_inside(offset, length)
         while True:
             with self._changed:
                 data = self.known(offset, length)

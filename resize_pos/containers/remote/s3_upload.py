@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.remote.journal import Journal, abort_abandoned
+from resize_pos.containers.remote.part_reader import PartReader
 from resize_pos.containers.remote.parts import MOST_PARTS, SMALLEST, UploadPart, cut
 from resize_pos.containers.remote.remote_file import RemoteFile
 from resize_pos.containers.remote.s3_store import CONNECTIONS, S3Store, error_code, errors, quoted
@@ -140,18 +141,18 @@ class S3Upload(Upload):
         source, ranges = self._source(), list(self.file.borrowed(part.start, part.length))
         if source is not None and ranges and part.length <= 2 * SMALLEST:
             begin, end = ranges[0]
-            source.fetch(begin, min(end - begin + _MORE, source.size - begin))
+            source.view(begin, min(end - begin + _MORE, source.size - begin))
 
     def _put(self, number: int, part: UploadPart) -> None:
         with self._memory:
             if self._stopped.is_set():
                 return
-            data = self.file.fetch(part.start, part.length)
+            data = PartReader(self.file.views(part.start, part.length))
             with errors(self.path), self._named():
                 answer = self._client.upload_part(
                     **self._where, UploadId=self._upload, PartNumber=number, Body=data
                 )
-        count(sent=len(data))
+        count(sent=part.length)
         self._etags[number] = answer["ETag"]
 
     def complete(self, before: ObjectInfo | None) -> None:

@@ -7,7 +7,7 @@ heads are read, evenly spread over all heads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,22 @@ class Weights:
     """The weights that are applied to positions before they are compared."""
 
     scale: Single  # (d,)
-    query: Single  # (width, d)
-    key: Single  # (width, d)
+    query: Iterable[Single]  # each head: (channels of the head, d)
+    key: Iterable[Single]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Some heads of a projection, read one after the other; all of them may be large."""
+
+    name: str
+    starts: tuple[int, ...]
+    head: int  # rows of each
+    rows: Rows
+
+    def __iter__(self) -> Iterator[Single]:
+        for start in self.starts:
+            yield self.rows(self.name, start, self.head).astype(np.float32, copy=False)
 
 
 def find_keys(
@@ -61,15 +75,16 @@ def read_weights(
     chosen = spread(width // head, _HEADS)
     if len(chosen) * head * len(scale) > _LARGEST:
         return None
-    some_queries, some_keys = (
-        np.concatenate([rows(name, first + int(n) * head, head) for n in chosen])
+    queries, keys_of = (
+        _Heads(name, tuple(first + int(n) * head for n in chosen), head, rows)
         for name, first in places
     )
-    return Weights(
-        scale,
-        some_queries.astype(np.float32, copy=False),
-        some_keys.astype(np.float32, copy=False),
-    )
+    return Weights(scale, queries, keys_of)
+
+
+def by_head(projection: Single) -> Sequence[Single]:
+    """Cut a projection into its heads."""
+    return np.split(projection, len(projection) // _head(len(projection)))
 
 
 def _head(width: int) -> int:
@@ -85,7 +100,7 @@ def measure_attention(
     sigma = float(np.sqrt(np.mean((before - before.mean(axis=1, keepdims=True)) ** 2)))
     if not sigma or len(before) < 2:
         return {}
-    first, second = (attention(rows / sigma, weights) for rows in (before, after))
+    first, second = attentions((before / sigma, after / sigma), weights)
     return {
         "attention_drift": float(0.5 * np.abs(first - second).sum(axis=-1).mean()),
         "attention_entropy_before": _entropy(first),
@@ -93,16 +108,27 @@ def measure_attention(
     }
 
 
-def attention(rows: Wide, weights: Weights) -> Wide:
-    """Return softmax(q·kᵀ/√head) of position vectors alone, (heads, places, places)."""
-    scaled = ((rows - rows.mean(axis=1, keepdims=True)) * weights.scale).astype(np.float32)
-    query, key = products(scaled, weights.query), products(scaled, weights.key)
-    width = query.shape[1]
-    head = _head(width)
-    heads = width // head
-    query, key = (x.reshape(len(rows), heads, head).transpose(1, 0, 2) for x in (query, key))
-    logits = np.stack([products(q, k) for q, k in zip(query, key, strict=True)]) / np.sqrt(head)
-    logits = logits.astype(np.float64)
+def attentions(tables: Sequence[Wide], weights: Weights) -> list[Wide]:
+    """Return softmax(q·kᵀ/√head) of each table's vectors alone, (heads, places, places)."""
+    scaled = [_scaled(rows, weights.scale) for rows in tables]
+    # The heads are the outer loop: they are read once, and only one of them is in memory.
+    queries, keys = (
+        [[products(rows, head) for rows in scaled] for head in projection]
+        for projection in (weights.query, weights.key)
+    )
+    head_size = queries[0][0].shape[1]
+    return [
+        _softmax([products(q[n], k[n]) for q, k in zip(queries, keys, strict=True)], head_size)
+        for n in range(len(tables))
+    ]
+
+
+def _scaled(rows: Wide, scale: Single) -> Single:
+    return ((rows - rows.mean(axis=1, keepdims=True)) * scale).astype(np.float32)
+
+
+def _softmax(by_heads: Sequence[Single], head_size: int) -> Wide:
+    logits = (np.stack(by_heads) / np.sqrt(head_size)).astype(np.float64)
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     result: Wide = powers / powers.sum(axis=-1, keepdims=True)
     return result

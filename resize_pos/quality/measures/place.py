@@ -220,9 +220,12 @@ def _lattice(grid: NDArray[Any], row_count: int, column_count: int) -> Wide:
     height, width = values.shape[:2]
     rows = _at(height, row_count)
     columns = _at(width, column_count)
-    top, bottom = (values[row].astype(np.float64) for row in rows[:2])
-    across = top + (bottom - top) * rows[2][:, None, None]
-    left, right = across[:, columns[0]], across[:, columns[1]]
+
+    def across(column: NDArray[np.intp]) -> Wide:
+        top, bottom = (values[row[:, None], column].astype(np.float64) for row in rows[:2])
+        return top + (bottom - top) * rows[2][:, None, None]
+
+    left, right = across(columns[0]), across(columns[1])
     read: Wide = left + (right - left) * columns[2][:, None]
     return read.reshape(-1, values.shape[-1])
 
