@@ -21,7 +21,7 @@ _VOLUME_CHANNELS = (1, 2, 3, 4)  # CT, PET-CT, colour, the four of BraTS
 # may be 32×32 grey or 16×16 four-channel pixels, so another count is taken only if it alone fits.
 _COLOURS = 3
 _OTHER_CHANNELS = (1, 4)
-_USUAL_CHANNELS = (1, 2, 3, 4, 6, 10, 12, 13)  # grey, radar, colours, bands of satellites
+USUAL_CHANNELS = (1, 2, 3, 4, 6, 10, 12, 13)  # grey, radar, colours, bands of satellites
 _SMALLEST_PATCH = 4  # pixels
 _MOST_CHANNELS = 32  # of a kernel that reads pixels; others read features
 _PATCH_NAME = lazy_regex(r"patch|embed|proj|stem|token|conv1\b|conv_proj", re.IGNORECASE)
@@ -123,7 +123,7 @@ def reads_features(kernel: TensorInfo, made: Collection[int]) -> bool:
     `made` is `made_by_kernels()`. Few channels are those of an image, whatever else has as many.
     """
     torch = len(kernel.shape) in (4, 5) and not kernel.name.endswith("kernel")
-    return torch and kernel.shape[1] not in _USUAL_CHANNELS and kernel.shape[1] in made
+    return torch and kernel.shape[1] not in USUAL_CHANNELS and kernel.shape[1] in made
 
 
 def patch_kernels(
@@ -192,10 +192,10 @@ def other_readings(kernel: TensorInfo, side: int) -> list[tuple[int, int]]:
     if len(kernel.shape) != 2:
         return []
     inputs = kernel.shape[0] if kernel.name.endswith("kernel") else kernel.shape[1]
-    sides = (math.isqrt(inputs // channels) for channels in _USUAL_CHANNELS)
+    sides = (math.isqrt(inputs // channels) for channels in USUAL_CHANNELS)
     return [
         (other, channels)
-        for other, channels in zip(sides, _USUAL_CHANNELS, strict=True)
+        for other, channels in zip(sides, USUAL_CHANNELS, strict=True)
         if other >= _SMALLEST_PATCH and other != side and other * other * channels == inputs
     ]
 
@@ -221,7 +221,7 @@ def chained_patch(width: int, tensors: Iterable[TensorInfo]) -> Patch | None:
             return None
         height, wide = height * extent.height, wide * extent.width
         reasons.append(_words(info, extent))
-        if inputs in _USUAL_CHANNELS or (inputs <= _MOST_CHANNELS and inputs not in by_output):
+        if inputs in USUAL_CHANNELS or (inputs <= _MOST_CHANNELS and inputs not in by_output):
             return Patch(Size(height, wide), ", ".join(reasons)) if len(reasons) > 1 else None
         width = inputs
     return None

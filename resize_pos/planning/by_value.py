@@ -16,7 +16,6 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role, name_pattern
-from resize_pos.families.patch_size import other_readings
 from resize_pos.families.tables import PositionTable, Unsettled
 from resize_pos.planning.axial import axial_pair, axial_tables
 from resize_pos.planning.candidates import (
@@ -31,6 +30,7 @@ from resize_pos.planning.candidates import (
 )
 from resize_pos.planning.grid_solver import Reading, RowCount
 from resize_pos.planning.neutral_names import neutral_names
+from resize_pos.planning.other_patches import Kind, doubts
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.patch_of_table import timed
@@ -50,8 +50,8 @@ from resize_pos.planning.value_evidence import Attempt, Values, ask_values, is_t
 
 _SMALL_KERNEL = 8  # pixels; a smaller convolution may be only the first step of an embedding
 _OFTEN_OVERLAPPING = (8, 16)  # pixels; 7×7 cells of 32, or 37×37 of 14, are usual
+_STEP_FLAG = lazy_regex(r"--patch \d+(?:x\d+)?")
 _GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")
-_USUAL_SIZES = frozenset({224, 256, 384})  # pixels
 _FEWEST_SHARED = 36  # cells; smaller counts are shared by chance
 
 
@@ -313,29 +313,23 @@ def _small_kernel(table: PositionTable, around: Surroundings) -> bool:
 def _doubt_about_patch(table: PositionTable, around: Surroundings) -> str:
     """Say why a kernel does not show the size of the image; empty if it does.
 
-    Patches that overlap by half give an odd number of cells. A linear layer does not show how many
-    channels a pixel has.
+    Patches that overlap by half give an odd number of cells.
     """
     info = None if table.kernel is None else around.tensors.get(table.kernel)
     if info is None or table.patch is None or around.configs:
         return ""
-    for side, channels in other_readings(info, table.patch.height):
-        if _is_usual(table, table.patch.height) and not _is_usual(table, side):
-            return ""  # a note of the plan warns about it
+    for other in doubts(table, around.tensors):
+        if other.kind is not Kind.CHANNELS:
+            return other.words
         own = max(info.shape) // table.patch.height**2
         return (
             f"{table.kernel} may read {table.patch.height}×{table.patch.width} pixels of {own} "
-            f"channels, or {side}×{side} of {channels}"
+            f"channels, or {other.words}"
         )
     odd = table.grid.height % 2 and table.grid.width % 2 and table.grid.cells >= _FEWEST_SHARED
     if odd and len(info.shape) == 4 and table.patch.height in _OFTEN_OVERLAPPING:
         return f"patches of {table.kernel} may overlap, as {table.grid} cells are odd"
     return ""
-
-
-def _is_usual(table: PositionTable, side: int) -> bool:
-    """Whether patches of this side make the image as large as most models have it."""
-    return {table.grid.height * side, table.grid.width * side} <= _USUAL_SIZES
 
 
 def refusal(
@@ -383,11 +377,13 @@ def _with_pattern(
     candidate: TableCandidate, error: GeometryError, around: Surroundings
 ) -> GeometryError:
     """Say that a table is one under an unknown name, and that its grid is open, too."""
-    if error.hint is not None and "--pattern" in error.hint:
+    if error.hint is not None and ("--pattern" in error.hint or "drop --from" in error.hint):
         return error
     flags = command(candidate.tensor, candidate.layouts[0], around.tensors)
     shown = _GRID_FLAGS.search(error.hint or "")  # what the values support
     flags += f" {shown[0]}" if shown else from_flag(around.request)
+    step = _STEP_FLAG.search(error.hint or "")  # with which the stated size fits
+    flags += f" {step[0]}" if step else ""
     return GeometryError(
         f"{error.message.rstrip('.')}; no family knows its name.",
         hint=either(flags, candidate.tensor, around.tensors),

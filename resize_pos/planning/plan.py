@@ -27,6 +27,7 @@ from resize_pos.families.tables import (
     keep,
 )
 from resize_pos.planning.census import require_whole
+from resize_pos.planning.image_size import require_image_size
 from resize_pos.planning.nothing_found import nothing_found, require_length_table, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
@@ -145,6 +146,7 @@ def make_plan(
     _require_one_grid(steps, request)
     _require_one_size(steps, request)
     if asked & IMAGE_ROLES:
+        require_image_size(located, steps, request)
         require_whole(located, steps, request)
     from_size, to_size = _sizes(steps, request)
     if request.attention_scale:

@@ -10,8 +10,8 @@ from resize_pos.core.notes import Note
 from resize_pos.core.operations import Lengthen, LengthMethod, Resample
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
-from resize_pos.families.patch_size import other_readings
 from resize_pos.families.tables import Action, Located, PositionTable, Step, is_all_text
+from resize_pos.planning.image_size import size_notes
 from resize_pos.planning.rules.base import NO_MASK
 
 # Roles whose rows are vectors or numbers that a user may expect to be restored.
@@ -28,35 +28,11 @@ def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iter
             *_remainder_notes(steps, stated),
             *_window_notes(steps, stated),
             *_mask_notes(located, steps),
-            *_channel_notes(located, steps, stated),
+            *size_notes(located, steps, stated),
             *_norm_notes(steps, stated),
             *_suspect_notes(located, stated),
         ]
     )
-
-
-def _channel_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iterator[Note]:
-    """Warn if pixels were turned into cells by a linear layer that fits other channels as well."""
-    told = stated.from_size is not None or stated.patch is not None
-    for step in steps if stated.to_size is not None and not told else ():
-        table, patch = step.table, step.table.patch
-        if step.action is Action.KEEP or table.stated is not None or patch is None:
-            continue
-        kernel = None if table.kernel is None else located.others.get(table.kernel)
-        if kernel is None or table.role is not Role.ABSOLUTE or table.follows is not None:
-            continue
-        for side, channels in other_readings(kernel, patch.height):
-            now = Tiling(patch).pixels(table.grid)
-            other = Tiling(Size(side, side)).pixels(table.grid)
-            numbers = max(n for n in kernel.shape if n % side**2 == 0)
-            yield Note(
-                f"{kernel.name} reads {numbers} numbers per patch: {patch.height}×{patch.width} "
-                f"pixels of {numbers // patch.height**2} channels were assumed (an image of "
-                f"{now}), but {side}×{side} of {channels} fit as well (an image of {other}). Pass "
-                f"--from {now} or --from {other}.",
-                warning=True,
-            )
-            break
 
 
 def _norm_notes(steps: Sequence[Step], stated: Request) -> Iterator[Note]:

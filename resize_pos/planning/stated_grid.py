@@ -1,7 +1,7 @@
 """A grid that the user states, held against the values of its table.
 
 Height and width are easily exchanged, and both readings have as many cells. So the values of a
-table that is not square are asked. They must be clear, since a user's word counts more than a score.
+table that is not square are asked. They must be clear: a user's word counts more than a score.
 """
 
 from __future__ import annotations

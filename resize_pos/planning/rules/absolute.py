@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid, Size, Tiling
+from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Owner
 from resize_pos.families.patch_size import (
@@ -31,6 +33,7 @@ from resize_pos.planning.grid_solver import (
 from resize_pos.planning.rules.base import Match, Surroundings, along
 from resize_pos.planning.rules.patch_of_table import (
     overlapping_patch,
+    overlapping_steps,
     patch_of,
     require_usual_mel,
     timed,
@@ -38,6 +41,7 @@ from resize_pos.planning.rules.patch_of_table import (
 
 _SWAPPED = {"1 (p h w s) d": "1 d (p h w s)", "(p h w s) d": "d (p h w s)"}
 _FEWEST_CELLS = 9  # of a grid of which a table may hold several
+_MOST_TIMES = 8  # kernels along each side of a cell
 
 
 def settle_table(
@@ -48,8 +52,8 @@ def settle_table(
     _require_width(match, around)
     patch = patch_of(match, around)
     window = read_patch(family.window, match.stem, around.tensors)
-    if (every := overlapping_patch(match, patch, around)) is not None:
-        patch, window = every, patch
+    if (overlapping := overlapping_patch(match, patch, around)) is not None:
+        patch, window = overlapping
     if tensor.name not in around.known:
         require_usual_mel(match, patch, window.size if window else None)
     tiling = None if patch is None else Tiling(patch.size, window.size if window else None)
@@ -172,20 +176,46 @@ def _solved(
     if shape is not None and not shape.depth:
         inside += _of_square_patches(shape, rows, prefixes, suffixes)
     _require_plane(match, inside, rows, prefixes)
-    geometry = settle(
-        tensor.name,
-        rows,
-        prefixes,
-        suffixes,
-        inside,
-        tiling,
-        timed=frames is None,
-        volume=family.volume and frames is None,
-        judge=_judge(match, around) if pieces == 1 else None,
-        square=shape is None or shape.height == shape.width,
-    )
+    try:
+        geometry = settle(
+            tensor.name,
+            rows,
+            prefixes,
+            suffixes,
+            inside,
+            tiling,
+            timed=frames is None,
+            volume=family.volume and frames is None,
+            judge=_judge(match, around) if pieces == 1 else None,
+            square=shape is None or shape.height == shape.width,
+        )
+    except GeometryError as error:
+        own = {one.count + other.count for one in prefixes for other in suffixes}
+        more = _other_step(rows, own, tiling, request) if pieces == 1 else ""
+        if not more:
+            raise
+        hint = (error.hint or "").rstrip(".")
+        correct = "drop --from" in hint  # an image of another size is likelier
+        both = f"{hint}; {more}." if correct else f"{more}; or {hint}."
+        raise GeometryError(error.message, hint=both) from None
     whole = Grid(geometry.grid.height * blocks.height, geometry.grid.width * blocks.width)
     return replace(geometry, grid=whole, frames=geometry.frames if frames is None else frames)
+
+
+def _other_step(rows: int, own: Collection[int], tiling: Tiling | None, request: Request) -> str:
+    """Name the --patch with which --from gives these rows; empty if there is none."""
+    size = request.from_size
+    if size is None or size.depth or tiling is None or tiling.window or request.patch is not None:
+        return ""
+    seen = tiling.step
+    for step in overlapping_steps(seen, size, rows, own, usual=True):
+        return f"if patches of {seen} px overlap, pass --patch {step} as well"
+    for times in range(2, _MOST_TIMES + 1):
+        cells = (size.height // (seen.height * times)) * (size.width // (seen.width * times))
+        if cells >= _FEWEST_CELLS and rows - cells in own:
+            whole = Size(seen.height * times, seen.width * times)
+            return f"if one cell is {whole} px wide, pass --patch {whole} as well"
+    return ""
 
 
 def _of_square_patches(
@@ -215,7 +245,8 @@ def _require_plane(
         if not each.binding or cells < _FEWEST_CELLS or rows - cells in counts:
             continue
         # Rows of another kind, such as those of a text, may stand before the frames, too.
-        counts += [rows % cells] if match.prefixes else []
+        square = any(math.isqrt(rows - n) ** 2 == rows - n for n in counts if n < rows)
+        counts += [rows % cells] if match.prefixes and not square else []
         count = next((n for n in counts if rows - n > cells and (rows - n) % cells == 0), None)
         if count is not None:
             frames, name = (rows - count) // cells, re.escape(match.tensor.name)

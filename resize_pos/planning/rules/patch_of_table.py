@@ -9,6 +9,7 @@ from collections.abc import Collection
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Size
+from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.patch_size import (
     Patch,
@@ -22,9 +23,11 @@ from resize_pos.families.patch_size import (
     rows_by_width,
     sides_that_fit,
 )
+from resize_pos.planning.other_patches import is_usual, other_patches
 from resize_pos.planning.rules.base import Match, Surroundings
 
 _FEWEST_OVERLAPPING = 36  # rows; smaller numbers fit some step by chance
+_MOST_OWN_ROWS = 8  # of tokens beside the cells
 _COARSER = 4  # times fewer rows than cells of a kernel: two steps along each axis, or more
 
 
@@ -76,34 +79,65 @@ def _overlapping(match: Match, around: Surroundings) -> Patch | None:
     return Patch(every, f"--from {size} over {grid} cells is one patch every {every}")
 
 
-def overlapping_patch(match: Match, patch: Patch | None, around: Surroundings) -> Patch | None:
-    """Return the step of patches that overlap, if only that turns `--from` into the table's rows.
+def overlapping_patch(
+    match: Match, patch: Patch | None, around: Surroundings
+) -> tuple[Patch, Patch] | None:
+    """Return step and kernel of patches that overlap, if only they turn `--from` into the rows.
 
     For tables that the user names, or that were found by value: no family says how they are made.
+    For others, `--patch` states the step.
     """
-    size, rows = around.request.from_size, match.layout.rows(match.tensor.shape)
-    kernel = None if patch is None or patch.kernel is None else around.tensors[patch.kernel]
-    if size is None or size.depth or patch is None or kernel is None or len(kernel.shape) != 4:
+    size, rows, stated = around.request.from_size, _flat_rows(match), around.request.patch
+    if size is None or size.depth or rows < _FEWEST_OVERLAPPING or match.family.window:
         return None
-    seen = patch.size
-    flat = match.layout.grid(match.tensor.shape) is None and not match.layout.has_time
-    unknown = match.family.name in ("custom", "by-value") and around.request.patch is None
-    if not flat or not unknown or seen.height != seen.width or rows < _FEWEST_OVERLAPPING:
+    seen = patch if stated is None else _read_patch(match, around)
+    kernel = None if seen is None or seen.kernel is None else around.tensors[seen.kernel]
+    if seen is None or kernel is None or len(kernel.shape) != 4:
         return None
     own = {0, *(each.count for each in (*match.prefixes, *match.suffixes))}
-    if rows - (size.height // seen.height) * (size.width // seen.width) in own:
-        return None
-    steps = [
-        step
-        for step in range(1, seen.height)
-        if rows - math.prod((side - seen.height) // step + 1 for side in (size.height, size.width))
-        in own
-    ]
-    if len(steps) != 1:
+    if stated is not None:
+        steps = [stated.height] if stated.height < seen.size.height else []
+        own |= set(range(_MOST_OWN_ROWS + 1))
+    else:
+        unknown = match.family.name in ("custom", "by-value")
+        steps = overlapping_steps(seen.size, size, rows, own) if unknown else []
+    if not any(_rows_beside(seen.size, size, step, rows) in own for step in steps):
         return None
     every = Size(steps[0], steps[0])
-    words = f"--from {size}, {kernel.name} of {seen} and {rows} rows are one patch every {every}"
-    return Patch(every, words)
+    words = f"--from {size}, {kernel.name} of {seen.size} and {rows} rows are one patch every"
+    return Patch(every, f"{words} {every}"), seen
+
+
+def _flat_rows(match: Match) -> int:
+    """Count the rows of a flattened grid; 0 for any other table."""
+    flat = match.layout.grid(match.tensor.shape) is None and not match.layout.has_time
+    return match.layout.rows(match.tensor.shape) if flat else 0
+
+
+def overlapping_steps(
+    seen: Size, size: Size, rows: int, own: Collection[int], *, usual: bool = False
+) -> list[int]:
+    """Return the only step between kernels of `seen` pixels that turns an image into these rows.
+
+    None if kernels side by side do so. None either, unless `usual`, if they would do so for an
+    image of a usual size: then the image is probably not the one that was stated.
+    """
+    if seen.height != seen.width or min(size.height, size.width) <= seen.height:
+        return []
+    sides = {math.isqrt(rows - count) for count in own if count < rows}
+    if _rows_beside(seen, size, seen.height, rows) in own:
+        return []
+    likely = (side for side in sides if is_usual(Size(*[side * seen.height] * 2)))
+    if not usual and any(rows - side**2 in own for side in likely):
+        return []
+    fits = [n for n in range(1, seen.height) if _rows_beside(seen, size, n, rows) in own]
+    return fits if len(fits) == 1 else []
+
+
+def _rows_beside(seen: Size, size: Size, step: int, rows: int) -> int:
+    """Count the rows that are left if a kernel moves by `step` pixels over an image."""
+    sides = ((size.height, seen.height), (size.width, seen.width))
+    return rows - math.prod((pixels - sees) // step + 1 for pixels, sees in sides)
 
 
 def require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:
@@ -199,7 +233,11 @@ def _of_other_channels(found: Patch | None, match: Match, around: Surroundings) 
     """Read a linear embedding of another number of channels, if only that fits --from."""
     size = around.request.from_size
     kernel = None if found is None or found.kernel is None else around.tensors[found.kernel]
-    if size is None or size.depth or found is None or kernel is None or len(kernel.shape) != 2:
+    if size is None or size.depth or found is None or kernel is None:
+        return found
+    if len(kernel.shape) == 4:
+        return _of_larger_cells(found, kernel, match, around, size)
+    if len(kernel.shape) != 2:
         return found
     inputs = kernel.shape[0] if kernel.name.endswith("kernel") else kernel.shape[1]
     fits = sides_that_fit(inputs, size, match.layout.rows(match.tensor.shape))
@@ -209,6 +247,27 @@ def _of_other_channels(found: Patch | None, match: Match, around: Surroundings) 
     pixels = f"{side}×{side} pixels of {channels} channels"
     words = f"{kernel.name} reads {pixels}, as --from {size} says"
     return Patch(Size(side, side), words, found.tube, found.kernel)
+
+
+def _of_larger_cells(
+    found: Patch, kernel: TensorInfo, match: Match, around: Surroundings, size: Size
+) -> Patch:
+    """Read a cell as larger than its kernel, if only that fits --from and the model allows it."""
+    rows = match.layout.rows(match.tensor.shape)
+    width = dict(zip(match.layout.terms, match.tensor.shape, strict=False)).get("d", 0)
+    if _own_rows(rows, size, found.size.height):
+        return found
+    others = other_patches(kernel, found.size, width, around.tensors.values())
+    fits = [other for other in others if _own_rows(rows, size, other.side)]
+    if len(fits) != 1:
+        return found
+    every = Size(fits[0].side, fits[0].side)
+    return Patch(every, f"{fits[0].words}, as --from {size} says", found.tube)
+
+
+def _own_rows(rows: int, size: Size, side: int) -> bool:
+    """Whether an image gives a table's cells, and leaves a few rows for tokens."""
+    return 0 <= rows - (size.height // side) * (size.width // side) <= _MOST_OWN_ROWS
 
 
 def timed(layout: Layout) -> Layout:
