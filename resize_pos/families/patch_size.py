@@ -138,7 +138,7 @@ def patch_kernels(
     found: dict[str, tuple[TensorInfo, tuple[int, Size]]] = {}
     tensors = tuple(tensors)
     made = made_by_kernels(tensors)
-    pixels = [info.name for info in tensors if info.shape[:1] == (width,) and _reads_pixels(info)]
+    pixels = [info.name for info in tensors if info.shape[:1] == (width,) and reads_pixels(info)]
     for info in tensors:
         shape = info.shape
         linear = len(shape) == 2 and _LINEAR_NAME.search(info.name) is not None
@@ -155,7 +155,7 @@ def patch_kernels(
     return found
 
 
-def _reads_pixels(info: TensorInfo) -> bool:
+def reads_pixels(info: TensorInfo) -> bool:
     """Whether a kernel is so large, and its channels are so few, that it cuts an image up."""
     shape = info.shape
     return len(shape) in (4, 5) and shape[1] in _VOLUME_CHANNELS and min(shape[-2:]) >= _LARGE

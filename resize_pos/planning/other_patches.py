@@ -33,6 +33,7 @@ _PUBLISHED = frozenset(
 )
 _OFTEN_OVERLAPPING = range(8, 17)  # pixels; larger kernels hardly ever overlap
 _FEWEST_CELLS = 36
+_ODD = (3, 5, 7)  # pixels; such kernels usually move by half their side, over a padded image
 _DIGITS = lazy_regex(r"\d+")
 _MERGES = lazy_regex(r"merg|reduc|down|pool|unshuffle|squeeze|s2d|space_to_depth", re.I)
 # Layers after the blocks: they make cells finer again, or read them for an output.
@@ -40,12 +41,13 @@ _AFTER = lazy_regex(r"up|deconv|transpos|fpn|neck|decod|head|out|reassemble|resi
 
 
 class Kind(StrEnum):
-    """Why a cell may be larger than its kernel."""
+    """Why a cell may have another size than its kernel."""
 
     CHANNELS = "channels"  # a linear layer does not show how many channels a pixel has
     FOLDED = "folded"
     LATENTS = "latents"
     MERGED = "merged"
+    PADDED = "padded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ def other_patches(
         pixels = f"{_LATENT_SIDE}×{_LATENT_SIDE} pixels"
         words = f"the {channels} channels of {kernel.name} may be latents of {pixels} each"
         found.append(OtherPatch(Kind.LATENTS, side * _LATENT_SIDE, words, likely=True))
+    if side in _ODD:
+        step = (side + 1) // 2
+        words = f"kernels of {side}×{side} usually overlap, with one cell every {step} px"
+        found.append(OtherPatch(Kind.PADDED, step, words, likely=True))
     if kernel.shape[0] == width and (merge := _merging_layer(width, tensors)):
         words = f"{merge} may merge 2×2 cells into one"
         found.append(OtherPatch(Kind.MERGED, side * 2, words, likely=True))
@@ -119,6 +125,8 @@ def doubts(table: PositionTable, tensors: Mapping[str, TensorInfo]) -> list[Othe
     width = dict(zip(table.layout.terms, table.tensor.shape, strict=False)).get("d", 0)
     own = is_usual(Tiling(table.patch).pixels(table.grid))
     others = other_patches(kernel, table.patch, width, tensors.values())
+    if table.grid.cells < _FEWEST_CELLS:  # 4×4 patches of 7 pixels make a small image
+        others = [other for other in others if other.kind is not Kind.PADDED]
     return [other for other in others if not own or is_usual(other.pixels(table.grid))]
 
 

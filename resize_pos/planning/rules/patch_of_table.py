@@ -20,6 +20,7 @@ from resize_pos.families.patch_size import (
     patch_kernels,
     read_patch,
     reads_features,
+    reads_pixels,
     rows_by_width,
     sides_that_fit,
 )
@@ -170,6 +171,8 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
         whole = makes_the_rows(kernel, layout.rows(tensor.shape), width, tables)
         if not whole or reads_features(kernel, made):
             found = None
+    if found is not None and width is not None and _contradicted(found, match, width, around):
+        found = None
     if found is None and width is not None and not match.family.window:
         kernels = around.once(
             ("patch kernels", width), lambda: patch_kernels(width, around.tensors.values())
@@ -196,6 +199,22 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
                 hint=f"pass {flags}, if {which}.",
             )
     return found
+
+
+def _contradicted(found: Patch, match: Match, width: int, around: Surroundings) -> bool:
+    """Whether a number that a family states is not that of the kernel which makes the rows.
+
+    The names are then those of another model.
+    """
+    if found.kernel is not None or match.family.window:
+        return False
+    kernels = around.once(
+        ("patch kernels", width), lambda: patch_kernels(width, around.tensors.values())
+    )
+    return any(
+        reads_pixels(info) and extent[1] != found.size and info.name not in found.reason
+        for info, extent in kernels.values()
+    )
 
 
 def _is_part_of_a_patch(found: Patch | None, around: Surroundings) -> bool:
