@@ -35,6 +35,7 @@ from resize_pos.planning.echoes import (
     matrix_of,
     widths_of_vectors,
 )
+from resize_pos.planning.heads import heads_over_cells
 from resize_pos.planning.neutral_names import counts_something_else
 from resize_pos.planning.unknown_names import MOST_CELLS, reads_sequences
 
@@ -112,13 +113,29 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
     if masks:
         return masks
     if changed:
-        return list(echoes(others, changed, located.others, explained))
+        found = list(echoes(others, changed, located.others, explained))
+        known = {suspect.tensor.name for suspect in found}
+        heads = heads_over_cells(others, changed, located.others)
+        return found + [each for each, sure in heads if sure and each.tensor.name not in known]
     if located.near_misses or any(step.table.role in _GRIDS for step in steps):
         return []  # a known table that has its size already says what depends on the image
     if reads_sequences(located.others):
         return []  # a model of words or sound has no cells of an image
     named = {each.tensor.name for each in located.looks_like}  # with a warning
     return _orphans([info for info in others if info.name not in named], located.others)
+
+
+def weak_suspects(located: Located, steps: Sequence[Step], request: Request) -> list[Suspect]:
+    """List the unexplained tensors that may show the old geometry by chance."""
+    changed = [step for step in steps if _is_grid(step)]
+    leave = None if request.leave is None else name_pattern("--leave", *request.leave)
+    others = [
+        info
+        for name, info in (located.others.items() if changed else ())
+        if len(info.shape) == 2 and not (leave is not None and leave.search(name))
+    ]
+    heads = heads_over_cells(others, changed, located.others)
+    return [suspect for suspect, sure in heads if not sure]
 
 
 def _mask(info: TensorInfo) -> str:

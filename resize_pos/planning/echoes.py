@@ -21,7 +21,7 @@ from resize_pos.planning.neutral_names import counts_something_else
 FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _FEWEST_CHANNELS = 8
 MOST_HEADS = 64
-_FINER = (1, 2, 4, 8)  # pixels per cell of a map that is finer than the patches
+FINER = (1, 2, 4, 8)  # pixels per cell of a map that is finer than the patches
 _USUAL_MULTIPLE = 32  # of which the lengths of hidden layers are multiples
 # Tables that are looked up by word, or that ask: their number of rows is no grid.
 _LOOKED_UP = lazy_regex(
@@ -118,7 +118,7 @@ def _counts(
             grids.setdefault((table.grid.height, table.grid.width), table.name)
             if table.patch is not None:
                 image = table.grid.height * table.patch.height, table.grid.width * table.patch.width
-                for pixels in _FINER:
+                for pixels in FINER:
                     finer = image[0] // pixels, image[1] // pixels
                     if finer[0] > table.grid.height and finer[0] * pixels == image[0]:
                         images.setdefault(finer, table.name)

@@ -11,6 +11,7 @@ from resize_pos.core.operations import Lengthen, LengthMethod, Resample
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, is_all_text
+from resize_pos.planning.census import weak_suspects
 from resize_pos.planning.image_size import size_notes
 from resize_pos.planning.rules.base import NO_MASK
 
@@ -30,7 +31,7 @@ def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iter
             *_mask_notes(located, steps),
             *size_notes(located, steps, stated),
             *_norm_notes(steps, stated),
-            *_suspect_notes(located, stated),
+            *_suspect_notes(located, steps, stated),
         ]
     )
 
@@ -54,8 +55,14 @@ def _norm_notes(steps: Sequence[Step], stated: Request) -> Iterator[Note]:
         yield Note(f"--restore-norms does not apply to {_names(others)}: {reason}.")
 
 
-def _suspect_notes(located: Located, stated: Request) -> Iterator[Note]:
-    """Name the tensors that look like position tables and are not changed."""
+def _suspect_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iterator[Note]:
+    """Name the tensors that look as if they depended on the size, and are not changed."""
+    for suspect in weak_suspects(located, steps, stated):
+        yield Note(
+            f"{suspect.tensor} {suspect.reason}; it stays as it is, which is right if these are "
+            "classes or features (--leave accepts that).",
+            warning=True,
+        )
     for miss in located.looks_like if stated.to_image else ():
         reason = miss.reason.rstrip(".")
         yield Note(f"{reason}; it stays as it is (--leave accepts that).", warning=True)
