@@ -30,8 +30,13 @@ class Cost:
 
 _SLOW_TURNS = 3
 
-# What is installed is compiled; a shell that forbids it would measure the compiler.
-_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+def environment() -> dict[str, str]:
+    """Return the variables for a measured program.
+
+    What is installed is compiled; a shell that forbids it would measure the compiler.
+    """
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run(command: Sequence[str]) -> Cost:
@@ -41,7 +46,7 @@ def run(command: Sequence[str]) -> Cost:
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=_ENVIRONMENT,
+        env=environment(),
     )
     assert child.stderr is not None
     with child.stderr:

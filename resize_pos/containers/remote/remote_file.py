@@ -198,9 +198,7 @@ class _RangeReader(io.RawIOBase):
                 end = min(size, max(end, FIRST))
             if size - end < _AHEAD:  # the end of an archive is read as one range
                 end = size
-            data = self._file.known(start, count) if isinstance(self._file, RemoteFile) else None
-            if data is None:
-                data = self._file.fetch(begin, end - begin)[:count]
-            buffer[:count] = data
+            known = self._file.known(start, count) if isinstance(self._file, RemoteFile) else None
+            buffer[:count] = self._file.view(begin, end - begin)[:count] if known is None else known
             self._position += count
         return count

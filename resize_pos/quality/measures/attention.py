@@ -124,7 +124,8 @@ def attentions(tables: Sequence[Wide], weights: Weights) -> list[Wide]:
 
 
 def _scaled(rows: Wide, scale: Single) -> Single:
-    return ((rows - rows.mean(axis=1, keepdims=True)) * scale).astype(np.float32)
+    scaled: Single = ((rows - rows.mean(axis=1, keepdims=True)) * scale).astype(np.float32)
+    return scaled
 
 
 def _softmax(by_heads: Sequence[Single], head_size: int) -> Wide:
