@@ -52,6 +52,10 @@ class ShardedCheckpoint(PartsContainer):
         if nested is not None:
             raise ContainerError(f"{path.name}: names {nested}, which is an index, as a shard.")
         missing = [name for name in names if not _is_file(path.parent / name)]
+        if missing and isinstance(path, RemotePath):
+            from resize_pos.containers.remote.tree import object_info
+
+            object_info(path.parent / missing[0])  # one that may not be seen is refused as such
         if missing:
             raise ContainerError(
                 f"{path.name}: {len(missing)} of {len(names)} shards are missing, the first is "

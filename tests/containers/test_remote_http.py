@@ -162,6 +162,39 @@ def test_a_file_that_changes_meanwhile_is_refused(
     assert not target.exists()
 
 
+def test_a_signed_file_does_not_need_the_files_beside_it(
+    server: RangeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.secret = lambda address: "?signature=" not in address
+    url = f"{server.url}/vit.safetensors"
+    size = ["--to-grid", "8x12"]
+    for words in (["inspect"], ["compare", *size], ["resize", "-n", *size]):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, f"{url}?signature=abc", "--from-grid", "6x9"])
+        assert ended.value.code == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["inspect", url])
+    assert ended.value.code == 1
+    assert "403 Forbidden" in capsys.readouterr().err
+
+
+def test_a_shard_that_may_not_be_read_is_not_called_missing(server: RangeServer) -> None:
+    from tests.containers.test_sharded import INDEX, shards
+
+    shards(server.folder)
+    server.secret = lambda address: "?signature=" not in address
+    index = f"{server.url}/{INDEX}?signature=abc"
+    with pytest.raises(ContainerError, match=r"model-0.*answered 403") as raised:
+        inspect_checkpoint(index)
+    assert "holds for one file" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("url", ["s3://", "http://", "https:///", "gs://"])
+def test_an_address_without_a_name(url: str) -> None:
+    with pytest.raises(ContainerError, match="names no bucket or server"):
+        inspect_checkpoint(url)
+
+
 def test_a_server_without_ranges_is_refused(server: RangeServer) -> None:
     server.ranges = False
     with pytest.raises(ContainerError, match="does not read ranges"):

@@ -22,7 +22,14 @@ from resize_pos.core.errors import ContainerError, OutputError, ResizePosError
 from resize_pos.report.report import Report
 from tests.support.builders import vit, write_safetensors
 from tests.support.faulty_proxy import Fault, FaultyProxy, faulty
-from tests.support.object_stores import ObjectServer, moto, program, rclone, seaweed
+from tests.support.object_stores import (
+    READER,
+    ObjectServer,
+    moto,
+    program,
+    rclone,
+    seaweed,
+)
 
 pytest.importorskip("boto3")
 
@@ -417,3 +424,61 @@ def test_wrong_credentials_are_explained(real: Zoo, monkeypatch: pytest.MonkeyPa
         inspect_checkpoint(real.url("vit.safetensors"))
     assert "AWS_PROFILE" in (refused.value.hint or "")
     assert "very-secret" not in refused.value.message
+
+
+def test_who_may_not_list_a_bucket_can_convert(
+    real: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = made(tmp_path, "vit.safetensors")
+    real.put("vit.safetensors", source)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", READER)
+    store.disconnect()
+    resized(real.url("vit.safetensors"), real.url("wide.safetensors"))
+    assert real.get("wide.safetensors") == expected(source)
+    with pytest.raises(OutputError, match=r"another program|already exists"):
+        resized(real.url("vit.safetensors"), real.url("wide.safetensors"))
+    with pytest.raises(ContainerError, match="refused: AccessDenied"):
+        inspect_checkpoint(real.url(""))
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "hint"),
+    [
+        ("AccessDenied", 403, "AWS_PROFILE"),
+        ("InvalidAccessKeyId", 403, "AWS_PROFILE"),
+        ("ExpiredToken", 400, "expired"),
+        ("RequestTimeTooSkewed", 403, "clock"),
+        ("PermanentRedirect", 301, "AWS_REGION"),
+        ("SlowDown", 503, "None"),
+    ],
+)
+def test_a_refusal_says_what_to_do(code: str, status: int, hint: str) -> None:
+    from botocore.exceptions import ClientError
+
+    from resize_pos.containers.io.remote_path import RemotePath
+    from resize_pos.containers.remote.s3_store import errors
+
+    answer: Any = {
+        "Error": {"Code": code, "Message": "No."},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+    with (
+        pytest.raises(ContainerError, match=rf"zoo/vit: the store refused: {code} ") as raised,
+        errors(RemotePath("s3:", "zoo", "vit")),
+    ):
+        raise ClientError(answer, "GetObject")
+    assert hint in str(raised.value.hint)
+
+
+def test_a_store_that_is_not_there() -> None:
+    from botocore.exceptions import EndpointConnectionError
+
+    from resize_pos.containers.io.remote_path import RemotePath
+    from resize_pos.containers.remote.s3_store import errors
+
+    with (
+        pytest.raises(ContainerError, match="cannot be reached") as raised,
+        errors(RemotePath("s3:", "zoo", "vit")),
+    ):
+        raise EndpointConnectionError(endpoint_url="http://127.0.0.1:9/zoo/vit")
+    assert "AWS_ENDPOINT_URL" in str(raised.value.hint)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 KEY, SECRET = "resizepos", "resize-pos-secret"
+READER = "mayread"  # of SeaweedFS: may read and write objects, but list none
 _PATIENCE = 60.0  # seconds until a server must answer
 
 
@@ -131,8 +132,13 @@ def seaweed(folder: Path, volumes: int = 40) -> Iterator[ObjectServer]:
         "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
+    reader = {
+        "name": "reader",
+        "credentials": [{"accessKey": READER, "secretKey": SECRET}],
+        "actions": ["Read", "Write"],
+    }
     config = folder / "s3.json"
-    config.write_text(json.dumps({"identities": [identity]}))
+    config.write_text(json.dumps({"identities": [identity, reader]}))
     command = [
         *(weed, "server", "-dir", str(folder / "data"), "-ip", "127.0.0.1"),
         *("-master.port", str(master), "-volume.port", str(volume), "-filer.port", str(filer)),

@@ -24,6 +24,7 @@ class RangeServer(ThreadingHTTPServer):
         self.ranges = True  # whether it supports them
         self.etags = True
         self.busy: Callable[[int], bool] = lambda *_: False  # answer 503 to this request
+        self.secret: Callable[[str], bool] = lambda *_: False  # answer 403 for this address
         self.cut: Callable[[int], bool] = lambda *_: False  # close after half of the answer
         self.before: Callable[[int], None] = lambda *_: None
         self.lock = threading.Lock()
@@ -52,6 +53,8 @@ class RangeHandler(BaseHTTPRequestHandler):
         file = server.folder / self.path.split("?")[0].lstrip("/")
         if server.busy(number):
             self._refuse(503)
+        elif server.secret(self.path):
+            self._refuse(403)
         elif not file.is_file():
             self._refuse(404)
         else:

@@ -50,6 +50,12 @@ class RemotePath(type(Path())):  # type: ignore[misc]  # PosixPath or WindowsPat
     @property
     def host(self) -> str:
         """The bucket, container or host name."""
+        if len(self.parts) < 2:
+            from resize_pos.core.errors import ContainerError
+
+            raise ContainerError(
+                f"{self}: names no bucket or server.", f"Write {self.scheme}://NAME/FILE."
+            )
         return cast("str", self.parts[1])
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from resize_pos.containers.remote.store import (
     TRIES,
+    Denied,
     Listing,
     ObjectInfo,
     Store,
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
 _MISSING = frozenset({404, 410})
+_REFUSED = frozenset({400, 401, 403})
+_NEEDS_SIGNATURE = (
+    "The file needs a signed address or a password. A signature holds for one file, not for those "
+    "beside it."
+)
 _HAVE_CONTENT = frozenset({200, 206})
 
 
@@ -144,8 +150,12 @@ def _ask(path: RemotePath, headers: Mapping[str, str]) -> Any:
     if answer.status == 416:
         return _empty(path)
     reason = http.client.responses.get(answer.status, "")
-    hint = "The link may have expired." if query and answer.status in (400, 401, 403) else None
-    raise ContainerError(f"{path}: the server answered {answer.status} {reason}.", hint)
+    refused = answer.status in _REFUSED
+    hint = None
+    if refused:
+        hint = "The link may have expired." if query else _NEEDS_SIGNATURE
+    kind = Denied if refused else ContainerError
+    raise kind(f"{path}: the server answered {answer.status} {reason}.", hint)
 
 
 def _empty(path: RemotePath) -> NoReturn:

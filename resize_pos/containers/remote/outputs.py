@@ -75,7 +75,7 @@ def require_target(target: RemotePath) -> None:
 
 def require_free(target: RemotePath, *, force: bool, folder: bool) -> ObjectInfo | None:
     """Refuse a target that exists, unless `force`; return what would be replaced."""
-    from resize_pos.containers.remote.store import store_of
+    from resize_pos.containers.remote.store import Denied, store_of
     from resize_pos.containers.remote.tree import just_listed
 
     require_target(target)
@@ -93,7 +93,13 @@ def require_free(target: RemotePath, *, force: bool, folder: bool) -> ObjectInfo
         return None
     known, found = just_listed(target)
     if not known:
-        found = store.info(target)
+        try:
+            found = store.info(target)
+        except Denied:
+            # A store that may not be listed refuses to say that an object is missing. In S3 the
+            # upload is completed on the condition that it is.
+            if target.scheme != "s3":
+                raise
     if found is not None and not force:
         raise OutputError(
             f"{target}: already exists.", "Pass --force to replace it, or name another with -o."

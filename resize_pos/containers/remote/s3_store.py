@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.remote.store import (
     TRIES,
+    Denied,
     Listing,
     ObjectInfo,
     Store,
@@ -34,12 +35,29 @@ _BLOCK = 1 << 20
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 _CHANGED = frozenset({"412", "PreconditionFailed", "304"})
 _NO_RANGE = frozenset({"416", "InvalidRange"})
-_DENIED = frozenset({"401", "403", "AccessDenied", "Forbidden", "InvalidAccessKeyId"})
+_DENIED = frozenset({"401", "403", "AccessDenied", "Forbidden"})
 
 _CREDENTIALS = (
     "Credentials come from the AWS SDK: AWS_ACCESS_KEY_ID, AWS_PROFILE, ~/.aws or a role; another "
     "server is named by AWS_ENDPOINT_URL."
 )
+_EXPIRED = "The credentials have expired: sign in again, for example with aws sso login."
+_REGION = "The bucket lies in another region; name it with AWS_REGION."
+_HINTS = {
+    **dict.fromkeys(_DENIED, _CREDENTIALS),
+    "InvalidAccessKeyId": _CREDENTIALS,
+    "SignatureDoesNotMatch": _CREDENTIALS,
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "InvalidToken": _EXPIRED,
+    "RequestTimeTooSkewed": "The clock of this machine is wrong; the store compares it.",
+    "PermanentRedirect": _REGION,
+    "AuthorizationHeaderMalformed": _REGION,
+    "IllegalLocationConstraintException": _REGION,
+    "301": _REGION,
+}
+_NO_BUCKET = "no such bucket"
 
 
 class S3Store(Store):
@@ -84,7 +102,11 @@ class S3Store(Store):
                 found = self.client(path).get_object(
                     Bucket=path.host, Key=path.key, Range=f"bytes=0-{length - 1}"
                 )
-        except FileNotFoundError:
+        except FileNotFoundError as missing:
+            if missing.strerror == _NO_BUCKET:
+                raise ContainerError(
+                    f"{path}: there is no bucket {path.host}.", "Check the spelling."
+                ) from None
             return None
         except _Unsatisfiable:  # the answer for an empty object
             info = self.info(path)
@@ -168,24 +190,26 @@ class _Unsatisfiable(Exception):
 @contextlib.contextmanager
 def errors(path: RemotePath) -> Iterator[None]:
     """Convert the SDK's errors into ours; a missing object is a `FileNotFoundError`."""
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
     try:
         yield
     except ClientError as error:
         code, words = error_code(error)
         if code in _MISSING:
-            raise FileNotFoundError(2, "no such object", str(path)) from None
+            words = _NO_BUCKET if code == "NoSuchBucket" else "no such object"
+            raise FileNotFoundError(2, words, str(path)) from None
         if code in _CHANGED:
             raise changed(path) from None
         if code in _NO_RANGE:
             raise _Unsatisfiable from None
-        denied = code in _DENIED or "(403)" in words
-        hint = _CREDENTIALS if denied else None
-        raise ContainerError(f"{path}: the store refused: {words}.", hint) from error
-    except HTTPClientError as error:
+        kind = Denied if code in _DENIED else ContainerError
+        hint = _HINTS.get(code, _CREDENTIALS if "(403)" in words else None)
+        raise kind(f"{path}: the store refused: {words}.", hint) from error
+    except (ConnectionError, HTTPClientError) as error:
         raise ContainerError(
-            f"{path}: the store cannot be reached: {_words(error)}.", "Check AWS_ENDPOINT_URL."
+            f"{path}: the store cannot be reached: {_words(error)}.",
+            "Check the network, and the address of the store in AWS_ENDPOINT_URL.",
         ) from error
     except BotoCoreError as error:
         raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
@@ -240,8 +264,14 @@ def _connect(path: RemotePath) -> Any:
                 response_checksum_validation="when_required",
             ),
         )
-    except (BotoCoreError, ValueError) as error:
-        raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
+    except BotoCoreError as error:
+        region = "region" in type(error).__name__.lower()
+        hint = "Check AWS_REGION and AWS_DEFAULT_REGION." if region else _CREDENTIALS
+        raise ContainerError(f"{path}: {_words(error)}.", hint) from error
+    except ValueError as error:
+        raise ContainerError(
+            f"{path}: {_words(error)}.", "AWS_ENDPOINT_URL begins with https:// or http://."
+        ) from error
     client.meta.events.register("before-send.s3", _count_request)
     return client
 

@@ -59,6 +59,10 @@ class Listing:
         return self.complete_to is None or name <= self.complete_to
 
 
+class Denied(ContainerError):
+    """The store does not let us see an object or a listing; it may be there or not."""
+
+
 class TryAgain(Exception):
     """A connection broke or a server was busy; the same request may succeed later."""
 

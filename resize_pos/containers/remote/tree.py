@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from resize_pos.containers.remote.outputs import pending_file, pending_folder, pending_names
 from resize_pos.containers.remote.remote_file import FIRST, UPLOADED, RemoteFile
-from resize_pos.containers.remote.store import Listing, ObjectInfo, store_of
+from resize_pos.containers.remote.store import Denied, Listing, ObjectInfo, store_of
 from resize_pos.core.errors import ContainerError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _files: dict[RemotePath, RemoteFile] = {}
 _listings: dict[RemotePath, Listing] = {}
 _begun: set[RemotePath] = set()  # objects whose beginning goes into an upload
 _kept: set[RemotePath] = set()  # folders whose listing a batch shares among its jobs
+_secret: set[RemotePath] = set()  # folders that we may not list
 _fresh: set[RemotePath] = set()  # those whose listing was made for this run
 
 
@@ -32,6 +33,7 @@ def forget(path: RemotePath) -> None:
     """Forget what is known of a URL, of what lies below it, and of its neighbours."""
     with _lock:
         _begun.discard(path)
+        _secret.clear()
         for known in [p for p in _files if p == path or path in p.parents]:
             del _files[known]
         for known in [p for p in _listings if p not in _kept]:
@@ -81,7 +83,10 @@ def open_file(path: RemotePath) -> SourceFile:
         with _lock:
             return _files.setdefault(path, RemoteFile.of(path, info))
     if not may_be_file(path):
-        raise ContainerError(f"{path}: no such object.", "Check the spelling.")
+        hint = "Check the spelling."
+        if not store_of(path).can_list:
+            hint += " A folder cannot be read here: name a file of weights or an index."
+        raise ContainerError(f"{path}: no such object.", hint)
     return _files[path]
 
 
@@ -140,11 +145,19 @@ def is_listed(path: RemotePath) -> bool:
         return True
     if pending_folder(path.parent):
         return False
-    if store_of(path).can_list:
-        listing = listed(path.parent)
-        if listing.covers(path.name):
-            return path.name in listing.files
-    return object_info(path) is not None
+    if store_of(path).can_list and path.parent not in _secret:
+        try:
+            listing = listed(path.parent)
+            if listing.covers(path.name):
+                return path.name in listing.files
+        except Denied:  # who may read an object may often not list its folder
+            _secret.add(path.parent)
+    try:
+        return object_info(path) is not None
+    except Denied:
+        # A signature holds for one file. And a store that may not be listed refuses what is missing
+        # in the same words as what is secret.
+        return False
 
 
 def folder_exists(path: RemotePath) -> bool:
