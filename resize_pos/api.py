@@ -6,17 +6,16 @@ Errors name keyword arguments, not flags of the command line.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import wraps
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from resize_pos.containers.io.remote_path import place
 from resize_pos.core.axes import Layout
-from resize_pos.core.errors import ResizePosError, TableError, UsageError
+from resize_pos.core.errors import TableError, UsageError
 from resize_pos.core.geometry import Grid
-from resize_pos.core.option_values import options_help
-from resize_pos.core.options import JOB_OPTION_BY_NAME, JOB_OPTIONS, Option, request_options
+from resize_pos.core.options import JOB_OPTION_BY_NAME, JOB_OPTIONS, request_options
+from resize_pos.core.python_calls import paths, public, shown
 from resize_pos.core.request import GridLike, Request, SizeLike, choose_resampling, job_fields
 from resize_pos.core.request_fields import Options, ResizeOptions
 from resize_pos.report.files import require_report_targets, wants_pictures, write_reports
@@ -33,61 +32,14 @@ if TYPE_CHECKING:
     from resize_pos.verify.compare import Comparison
 
 PathLike = str | os.PathLike[str]
+_Array = TypeVar("_Array", "NDArray[Any]", "torch.Tensor")
 
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = request_options()  # inspect_checkpoint has no target, and takes the others
 _SOURCE = tuple(option for option in _OPTIONS if option.name != "to")
 
 
-def _public(*options: Option) -> Callable[[_Function], _Function]:
-    """Make a function of the API: list its options, check their names, let errors speak Python."""
-
-    def make(function: _Function) -> _Function:
-        code = function.__code__
-        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        names = {*own, *(option.name for option in options)}
-
-        @wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            for name in keywords.keys() - names:
-                raise TypeError(_unexpected(function.__name__, name, names))
-            try:
-                return function(*arguments, **keywords)
-            except ResizePosError as error:
-                _speak_python(error)
-                raise
-
-        if options and call.__doc__ is not None:  # python -OO has none
-            from resize_pos.core.python_words import in_python
-
-            lines = in_python(options_help(options)).replace("\n", "\n        ")
-            call.__doc__ += f"\n    Options:\n        {lines}\n    "
-        return cast("_Function", call)
-
-    return make
-
-
-def _unexpected(function: str, name: str, names: Iterable[str]) -> str:
-    import difflib  # only a mistyped name needs it
-
-    near = difflib.get_close_matches(name, sorted(names), n=1)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{function}() got an unexpected keyword argument {name!r}.{guess}"
-
-
-def _speak_python(error: ResizePosError) -> None:
-    """Name keyword arguments instead of flags, and add the hint to the traceback."""
-    from resize_pos.core.python_words import in_python
-
-    error.message = in_python(error.message)
-    error.args = (error.message,)
-    if error.hint is not None:
-        error.hint = in_python(error.hint)
-        error.add_note(f"hint: {error.hint}")
-
-
-@_public(*_SOURCE)
+@public(*_SOURCE)
 def inspect_checkpoint(
     path: PathLike, *, health: bool = False, pictures: bool = False, **options: Unpack[Options]
 ) -> Inspection:
@@ -98,28 +50,30 @@ def inspect_checkpoint(
     return inspect(place(path), Request.make(**options), health=health, pictures=pictures)
 
 
-@_public(*_OPTIONS, *JOB_OPTIONS)
+@public(*_OPTIONS, *JOB_OPTIONS)
 def resize_checkpoint(
     path: PathLike,
     to: SizeLike | None = None,
     *,
     output: PathLike | None = None,
-    reports: Iterable[PathLike] = (),
+    reports: PathLike | Iterable[PathLike] = (),
     push: str | None = None,
     push_pr: bool = False,
     **options: Unpack[ResizeOptions],
 ) -> Report:
     """Transfer a checkpoint, a file or a model folder, to another resolution; report what that did.
 
-    `reports` are files to write that down in: `.html`, `.md` or `.json`. `push` names a model on
-    the hub, `org/name`, to which the output is uploaded: as a commit, or with `push_pr` as a pull
-    request.
+    `reports` names one or several files to write that down in: `.html`, `.md` or `.json`. `push`
+    names a model on the hub, `org/name`, to which the output is uploaded: as a commit, or with
+    `push_pr` as a pull request.
 
     >>> report = resize_checkpoint("vit.safetensors", to=384)  # doctest: +SKIP
     >>> report.output, report.verdict  # doctest: +SKIP
     """
     asked: dict[str, Any] = {n: v for n, v in options.items() if n not in JOB_OPTION_BY_NAME}
-    written = [Path(name) for name in reports]
+    written = [Path(name) for name in paths("reports", reports)]
+    if push_pr and push is None:
+        raise UsageError("--push-pr needs --push ORG/NAME.")
     job = Job(
         place(path),
         Request.make(to=to, **asked),
@@ -140,34 +94,38 @@ def resize_checkpoint(
     return report
 
 
-@_public(*_OPTIONS)
+@public(*_OPTIONS)
 def verify_checkpoint(
     output: PathLike,
     against: PathLike | None = None,
     *,
     to: SizeLike | None = None,
     model: str | None = None,
-    model_args: Iterable[str] = (),
+    model_args: Mapping[str, Any] | Iterable[str] = (),
     images: PathLike | None = None,
     **options: Unpack[Options],
 ) -> Verified:
     """Check a resized checkpoint against its source, in a model, and on images.
 
-    `options` state what is known of the source, `to` (or `to_grid`) what is known of the output.
+    `model` is `timm:NAME`, `hf:FOLDER` or `open_clip:NAME`; `model_args` are arguments of its
+    constructor, as a dictionary or as texts `KEY=VALUE`. `options` state what is known of the
+    source, `to` (or `to_grid`) what is known of the output.
     """
     from resize_pos.run.verification import verify
 
+    if isinstance(model_args, Mapping):
+        model_args = [f"{key}={value}" for key, value in model_args.items()]
     return verify(
         place(output),
         None if against is None else place(against),
         Request.make(to=to, **options),
         model=model,
-        model_args=model_args,
+        model_args=_texts("model_args", model_args, "a dictionary, or texts KEY=VALUE"),
         images=None if images is None else Path(images),
     )
 
 
-@_public(*_OPTIONS)
+@public(*_OPTIONS)
 def compare_checkpoints(
     *paths: PathLike, to: SizeLike | None = None, **options: Unpack[Options]
 ) -> Comparison:
@@ -177,19 +135,39 @@ def compare_checkpoints(
     return compare(list(map(place, paths)), Request.make(to=to, **options))
 
 
+def _texts(name: str, given: object, expected: str) -> tuple[str, ...]:
+    """Read one text or several."""
+    texts = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"{name} is {shown(given)}; expected {expected}.")
+    return texts
+
+
 def _check_flat(state_dict: object) -> None:
     """Refuse what is no state dict: the tables inside of it would silently stay as they are."""
     if not isinstance(state_dict, Mapping):
         raise UsageError(
-            f"a {type(state_dict).__name__} is no state dict; expected names and tensors.",
+            f"state_dict is {shown(state_dict)}; expected a dictionary of names and tensors.",
             hint="for a file, use resize_checkpoint(path, to=…); of a module, pass .state_dict().",
         )
+    tensors = 0
     for name, value in state_dict.items():
         if isinstance(value, Mapping) and any(hasattr(inner, "shape") for inner in value.values()):
             raise UsageError(
                 f"{name!r} holds a dictionary of tensors, not a tensor.",
                 hint=f"pass that dictionary: state_dict[{name!r}].",
             )
+        if not isinstance(name, str):
+            raise UsageError(f"state_dict has the key {name!r}; expected names of tensors.")
+        if hasattr(value, "detach"):
+            tensors += 1
+        elif getattr(value, "shape", ()):  # a number of numpy has an empty shape, and is no tensor
+            raise UsageError(
+                f"state_dict[{name!r}] is {shown(value)}; expected a torch tensor.",
+                hint="make it one with torch.from_numpy(array).",
+            )
+    if not tensors:
+        raise UsageError("state_dict holds no tensor, so there is nothing to resize.")
 
 
 @overload
@@ -214,7 +192,7 @@ def resize_state_dict(
 ) -> tuple[dict[str, torch.Tensor], Report]: ...
 
 
-@_public(*_OPTIONS)
+@public(*_OPTIONS)
 def resize_state_dict(
     state_dict: Mapping[str, torch.Tensor],
     to: SizeLike | None = None,
@@ -227,7 +205,6 @@ def resize_state_dict(
 
     With `with_report` the new tables are also measured, and a report with the verdict is returned.
     """
-    from resize_pos.containers.state_dict import describe, to_torch
     from resize_pos.run.in_memory import resize_tensors
 
     _check_flat(state_dict)
@@ -236,15 +213,11 @@ def resize_state_dict(
     )
     result = dict(state_dict)
     for name, array in resized.tables.items():
-        like = state_dict[name]
-        info = describe(name, like)
-        assert info is not None  # it was planned
-        tensor = to_torch(array, info.dtype).to(like.device)
-        result[name] = tensor.requires_grad_(like.requires_grad)
+        result[name] = _as_tensor(array, state_dict[name])
     return (result, resized.report) if with_report else result
 
 
-@_public(*_OPTIONS)
+@public(*_OPTIONS)
 def fit_checkpoint(
     path: PathLike,
     model: torch.nn.Module | Mapping[str, torch.Tensor],
@@ -268,17 +241,21 @@ def fit_checkpoint(
     """
     from resize_pos.run.in_memory import fit
 
+    if isinstance(model, type):
+        raise UsageError(f"the model is the class {model.__name__}; expected an instance of it.")
     if not isinstance(model, Mapping) and not hasattr(model, "state_dict"):
         raise UsageError(
             f"the model is a {type(model).__name__}; expected a torch module or its state dict."
         )
     request = Request.make(to=to, **options)
-    return fit(Path(path), model, request, key=key, ignore_mismatched_sizes=ignore_mismatched_sizes)
+    return fit(
+        place(path), model, request, key=key, ignore_mismatched_sizes=ignore_mismatched_sizes
+    )
 
 
-@_public()
+@public()
 def resize_table(
-    array: NDArray[Any],
+    array: _Array,
     from_grid: GridLike,
     to_grid: GridLike,
     *,
@@ -290,26 +267,56 @@ def resize_table(
     like: str | None = None,
     restore_norms: bool = False,
     device: str = "cpu",
-) -> NDArray[Any]:
-    """Resize one table given as an array, in any axis pattern; its dtype is kept."""
+) -> _Array:
+    """Resize one table, a numpy array or a torch tensor, in any axis pattern; its dtype is kept."""
     from resize_pos.transforms.absolute import resize_absolute
 
+    values = _values(array)
     layout = Layout.parse(axes)
-    source, target = Grid.parse(from_grid, "from_grid"), Grid.parse(to_grid, "to_grid")
-    reason = layout.mismatch(array.shape)
-    if reason is None and layout.rows(array.shape) != prefix + source.cells + suffix:
-        rows = layout.rows(array.shape)
+    source, target = _plane("from_grid", from_grid), _plane("to_grid", to_grid)
+    reason = layout.mismatch(values.shape)
+    if reason is None and layout.rows(values.shape) != prefix + source.cells + suffix:
+        rows = layout.rows(values.shape)
         reason = f"{rows} rows where {prefix} + {source} + {suffix} were stated"
     if reason is not None:
-        raise TableError(f"an array of shape {list(array.shape)} has {reason}.")
+        raise TableError(f"an array of shape {list(values.shape)} has {reason}.")
     resampling = choose_resampling(method, antialias, like)
-    return resize_absolute(
-        *(array, layout, prefix, source, suffix, target, resampling, device),
+    resized = resize_absolute(
+        *(values, layout, prefix, source, suffix, target, resampling, device),
         restore_norms=restore_norms,
     )
+    result: _Array = resized if values is array else _as_tensor(resized, array)
+    return result
 
 
-@_public()
+def _values(array: Any) -> NDArray[Any]:
+    """Return an array as it is, and the values of a tensor."""
+    from resize_pos.containers.state_dict import describe, to_numpy
+
+    info = describe("array", array)
+    if info is None or not (hasattr(array, "detach") or hasattr(array, "__array_interface__")):
+        raise UsageError(f"array is {shown(array)}; expected a numpy array or a torch tensor.")
+    values: NDArray[Any] = to_numpy(array, info.dtype) if hasattr(array, "detach") else array
+    return values
+
+
+def _as_tensor(array: NDArray[Any], like: Any) -> Any:
+    """Return an array as a tensor; the dtype, the device and the gradient are those of another."""
+    from resize_pos.containers.state_dict import describe, to_torch
+
+    info = describe("array", like)
+    assert info is not None  # it was read before
+    return to_torch(array, info.dtype).to(like.device).requires_grad_(like.requires_grad)
+
+
+def _plane(name: str, given: GridLike) -> Grid:
+    grid = Grid.parse(given, name)
+    if grid.depth:
+        raise UsageError(f"{name} {grid} has three sides; expected one, or HEIGHTxWIDTH.")
+    return grid
+
+
+@public()
 def param_groups(
     model: torch.nn.Module,
     report: Report | Iterable[str],
@@ -321,8 +328,12 @@ def param_groups(
     `report` is that of the conversion, or the names of the tables. A table is also found if
     the model puts a module around it, or is a part of the model that was saved.
     """
-    names = report.fine_tune.parameters if isinstance(report, Report) else report
-    names = (names,) if isinstance(names, str) else tuple(names)
+    if isinstance(report, Report):
+        names = report.fine_tune.parameters
+    else:
+        names = _texts("report", report, 'a report, or names of tables such as ["pos_embed"]')
+    if not hasattr(model, "named_parameters"):
+        raise UsageError(f"model is {shown(model)}; expected a torch module.")
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     positions = {_parameter_name(name, named) for name in names}
     return [

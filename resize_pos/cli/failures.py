@@ -86,24 +86,13 @@ def _also_a_path(context: click.Context | None) -> list[str]:
     return [f"{name!r} is a command here; to convert the checkpoint {name}, write ./{name}"]
 
 
-# What other tools call an option of a conversion.
-_OTHER_WORDS = {
-    **dict.fromkeys(("size", "img-size", "image-size", "img_size", "imgsz", "resolution"), "--to"),
-    **dict.fromkeys(("target", "target-size", "new-size", "output-size"), "--to"),
-    **dict.fromkeys(("out", "output-file", "save", "dest"), "-o"),
-    **dict.fromkeys(("grid", "new-grid", "patches"), "--to-grid"),
-    **dict.fromkeys(("mode", "interpolation", "interp"), "--method"),
-    **dict.fromkeys(("overwrite", "yes", "clobber"), "--force"),
-}
-
-
 def _advice(message: str, context: click.Context | None) -> list[str]:
     """Say what was probably meant by words that click does not expect."""
     if context is None or context.info_name not in ("resize", "batch"):
         return []
     option = re.search(r"No such option:? '?--([\w-]+)", message)
-    if option is not None and option[1] in _OTHER_WORDS:
-        return [f"Here it is called {_OTHER_WORDS[option[1]]}."]
+    if option is not None:
+        return _our_word(option[1].replace("-", "_"), context)
     extra = re.search(r"unexpected extra arguments? \((.+)\)", message)
     if extra is None:
         return []
@@ -115,3 +104,11 @@ def _advice(message: str, context: click.Context | None) -> list[str]:
     if any(os.path.lexists(word) for word in words):
         return ["For several checkpoints, write: resize-pos batch FILES --to SIZE -o FOLDER"]
     return []
+
+
+def _our_word(word: str, context: click.Context) -> list[str]:
+    """Say what an option of other tools is called here."""
+    from resize_pos.core.other_words import OTHER_WORDS
+
+    ours = [p.opts for p in context.command.params if p.name == OTHER_WORDS.get(word)]
+    return [f"Here it is called {ours[0][-1]}."] if ours else []

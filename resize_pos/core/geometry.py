@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from resize_pos.core.errors import GeometryError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
@@ -170,10 +172,10 @@ def _nearest(size: Size, patch: Size) -> tuple[Size | None, Size]:
 def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
     """Return height, width and depth; a depth of 0 where none is stated."""
     sides: tuple[int, ...]
-    match text:
-        case Size() | Grid():
-            return text.height, text.width, text.depth
-        case str():
+    match _plain(text):
+        case Size() | Grid() as known:
+            return known.height, known.width, known.depth
+        case str() as text:
             if _SIDES.fullmatch(text.strip()) is None:
                 raise _malformed(text, what)
             numbers = _NUMBER.findall(text)
@@ -182,10 +184,10 @@ def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
             sides = tuple(map(int, numbers))
         case bool():
             raise _malformed(text, what)
-        case int():
-            sides = (text,)
-        case (int(), int()) | (int(), int(), int()):
-            sides = text
+        case int() as side:
+            sides = (side,)
+        case (int(), int()) | (int(), int(), int()) as several:
+            sides = several
         case _:
             raise _malformed(text, what)
     if not all(1 <= side <= LARGEST for side in sides):
@@ -193,6 +195,17 @@ def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
     if len(sides) == 3:
         return sides[1], sides[2], sides[0]
     return sides[0], sides[-1], 0
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of numpy and torch as Python's, and a size of an image processor as a pair."""
+    if isinstance(value, str | int | Size | Grid):
+        return value
+    if isinstance(value, Mapping) and value.keys() == {"height", "width"}:
+        value = (value["height"], value["width"])
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _malformed(value: object, what: str) -> UsageError:

@@ -21,11 +21,28 @@ _OTHERS: Mapping[str, str] = {
     "--push-pr": "push_pr",
     "--report": "reports",
 }
-# How a message writes a value: a number or size, a placeholder, a quoted text, a word of a list.
-_VALUE = r"\d+(?:x\d+)*(?![\w.]*\w)|[A-Z][\w|]*\b|'[^']*'|\"[^\"]*\""
+# How a message writes a value: a size, a number, several numbers, a placeholder, a quoted text.
+_VALUE = "|".join(
+    (
+        r"\d+(?:x\d+)*(?![\w.]*\w)",
+        r"-?\d+(?:\.\d+)?(?![\w.]*\w)",
+        r"[(\[]\d[^()\[\]]*[)\]]",
+        r"[A-Z][\w|]*\b",
+        r"'[^']*'",
+        r"\"[^\"]*\"",
+    )
+)
 _FLAG = lazy_regex(rf"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?: ({_VALUE}|[\w:.-]*\w))?")
 _COMMANDS = lazy_regex(r"`?resize-pos (inspect|verify|compare)(?: -v)?`?")
 _OUTPUT = lazy_regex(r"(?<![\w-])-o\b(?: ([A-Z][\w.]*))?")
+
+
+# What is written in another way in Python.
+_PHRASES: Mapping[str, str] = {
+    "write 384, or 384x512 for 384 high and 512 wide; 64x96x96 for a volume, depth first.": (
+        "pass 384, or (384, 512) for 384 high and 512 wide; (64, 96, 96) for a volume, depth first."
+    ),
+}
 
 
 def _by_flag() -> dict[str, tuple[Option, bool]]:
@@ -41,6 +58,8 @@ def _by_flag() -> dict[str, tuple[Option, bool]]:
 
 def in_python(text: str) -> str:
     """Rewrite a message for a caller of the Python API."""
+    if text in _PHRASES:
+        return _PHRASES[text]
     flags = _by_flag()
 
     def rewrite(found: re.Match[str]) -> str:
@@ -73,6 +92,9 @@ def _is_value(option: Option, text: str) -> bool:
 
 def _literal(text: str) -> str:
     """Write a value as Python source; a placeholder stays as it is."""
-    if text.isdecimal() or text.isupper() or text[0] in "'\"" or text in ("HxW", "N|HxW"):
+    is_size = "x" in text and text[0].isdecimal()
+    if text in ("True", "False", "None") or (text[0] in "'\"([-0123456789" and not is_size):
+        return text
+    if text.isupper() or text in ("HxW", "N|HxW"):
         return text
     return f'"{text}"'

@@ -167,8 +167,7 @@ def choose_resampling(
         like = ALIASES.get(like, like)
         if method is not None or antialias is not None:
             raise UsageError(
-                "--like fixes the method and the antialiasing; it excludes --method and "
-                "--antialias.",
+                "--like fixes the method and the antialiasing; pass it without options for these.",
             )
         if like not in CONVENTIONS:
             raise UsageError(

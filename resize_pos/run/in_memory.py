@@ -147,7 +147,11 @@ def _common_start(container: Container, shapes: Mapping[str, object], key: str |
     """Find what stands before the model's own names in the checkpoint, such as `model.`."""
     if key is not None:
         begin = f"{key}." if key and not key.endswith(".") else key
-        if any(name.removeprefix(begin) in shapes for name in container.tensors if begin in name):
+        if any(
+            name.removeprefix(begin) in shapes
+            for name in container.tensors
+            if name.startswith(begin)
+        ):
             return begin
         raise UsageError(f"{container.path.name}: no tensor of the model is below key={key!r}.")
     found: Counter[str] = Counter()

@@ -26,6 +26,10 @@ def verify(
 
     The request states what is known: `from_…` about the source, `to_…` about the output.
     """
+    if against is None and model is None and images is None:
+        raise UsageError(
+            "nothing to verify against.", hint="pass --against SOURCE or --model timm:NAME."
+        )
     ours = open_source(output)
     source = None if against is None else open_source(against)
     if images is not None and (model is None or source is None):
