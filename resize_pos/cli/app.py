@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from resize_pos._version import __version__
-from resize_pos.cli.failures import Failures
+from resize_pos.cli.failures import Failures, spaced_name
 from resize_pos.cli.signals import number_of, raising
 from resize_pos.cli.terminal import say, unwritable_stdout
 from resize_pos.core.errors import OutputError, ResizePosError
@@ -97,10 +97,16 @@ class DefaultCommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Look a command up; suggest the nearest one for a typing error."""
         if args and not ctx.resilient_parsing and args[0] not in _COMMANDS:
-            import difflib  # only a mistyped command needs it
+            from difflib import get_close_matches  # only a mistyped command needs these
 
-            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            from resize_pos.core.other_words import OTHER_COMMANDS
+
+            meant = [OTHER_COMMANDS[args[0]]] if args[0] in OTHER_COMMANDS else []
+            near = meant or get_close_matches(args[0], _COMMANDS, n=1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
+            spaced = spaced_name(args)
+            if spaced is not None:
+                ctx.fail(f"No such command {args[0]!r}.\nA name with spaces needs quotes: {spaced}")
             ctx.fail(
                 f"No such command {args[0]!r}.{guess}\n"
                 "There is no file or folder of that name here either. For a model on the hub, "
@@ -124,7 +130,9 @@ def _names_beginning(start: str) -> list[str]:
     cls=DefaultCommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="resize-pos", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="resize-pos", message="%(prog)s %(version)s"
+)
 def group() -> None:
     """Transfer a model checkpoint to another input resolution.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, for_request, make_job
+from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, Count, for_request, make_job
 from resize_pos.cli.progress import Progress, open_progress
 from resize_pos.cli.terminal import say, say_json
 from resize_pos.containers.io.remote_path import RemotePath, place
@@ -56,7 +56,7 @@ _MOST_NOTES = 2  # of those that stores give to every job alike
     "-j",
     "--jobs",
     "workers",
-    type=click.IntRange(min=1),
+    type=Count(min=1),
     metavar="N",
     help=f"Processes [default: one per core, at most {_MOST_WORKERS}].",
 )

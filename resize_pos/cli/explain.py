@@ -94,6 +94,11 @@ def _command(explanation: Explanation, named: str | None) -> str | None:
 def _log(message: tuple[str, ...]) -> str:
     """Return the message, or what the file holds that it names."""
     if len(message) == 1 and os.path.lexists(message[0]):
+        if message[0].endswith(WEIGHT_SUFFIXES):
+            raise UsageError(
+                f"{message[0]} is a checkpoint, not a log.",
+                hint=f"resize-pos inspect {shlex.quote(message[0])} shows what it holds.",
+            )
         with Path(message[0]).open("rb") as file:
             return file.read(_LONGEST).decode("utf-8", "replace")
     return " ".join(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Sequence
 
 import click
@@ -88,7 +89,13 @@ def _also_a_path(context: click.Context | None) -> list[str]:
 
 def _advice(message: str, context: click.Context | None) -> list[str]:
     """Say what was probably meant by words that click does not expect."""
-    if context is None or context.info_name not in ("resize", "batch"):
+    if context is None:
+        return []
+    if context.info_name == "inspect" and re.search(r"No such option:? '?--to\b", message):
+        return [
+            "inspect has no target. To see what would be done: resize-pos CHECKPOINT --to SIZE -n"
+        ]
+    if context.info_name not in ("resize", "batch"):
         return []
     option = re.search(r"No such option:? '?--([\w-]+)", message)
     if option is not None:
@@ -97,6 +104,9 @@ def _advice(message: str, context: click.Context | None) -> list[str]:
     if extra is None:
         return []
     words = extra[1].split()
+    spaced = spaced_name([str(context.params.get("checkpoint", "")), *words])
+    if spaced is not None:
+        return [f"A name with spaces needs quotes: {spaced}"]
     if len(words) == 1 and words[0].isdigit():
         given = context.params.get("to")
         size = f"{given}x{words[0]}" if str(given or "").isdigit() else words[0]
@@ -104,6 +114,14 @@ def _advice(message: str, context: click.Context | None) -> list[str]:
     if any(os.path.lexists(word) for word in words):
         return ["For several checkpoints, write: resize-pos batch FILES --to SIZE -o FOLDER"]
     return []
+
+
+def spaced_name(words: Sequence[str]) -> str | None:
+    """Return the existing path, quoted, that the first words make up if it was not quoted."""
+    for count in range(2, len(words) + 1):
+        if os.path.lexists(name := " ".join(words[:count])):
+            return shlex.quote(name)
+    return None
 
 
 def _our_word(word: str, context: click.Context) -> list[str]:

@@ -48,11 +48,17 @@ class _Choice(_BaseChoice):
 
     def __init__(self, option: Option) -> None:
         super().__init__(option.choices)
-        self._aliases = dict(option.aliases)
+        self._meaning = option.choice
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word that the option's table has."""
-        return super().convert(self._aliases.get(value, value), param, ctx)
+        return super().convert(self._meaning(value), param, ctx)
+
+
+class Count(click.IntRange):
+    """A whole number; click calls it a range."""
+
+    name = "whole number"
 
 
 def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
@@ -60,7 +66,7 @@ def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     settings: dict[str, Any] = {"help": help or option.help, "metavar": option.metavar or None}
     flags = list(option.flags)
     if option.kind is Kind.COUNT:
-        settings["type"] = click.IntRange(min=option.least)
+        settings["type"] = Count(min=option.least)
     elif option.kind is Kind.TEXTS:
         settings |= {"multiple": True, "callback": _given}
     elif option.kind is Kind.CHOICE:

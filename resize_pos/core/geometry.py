@@ -17,8 +17,10 @@ from resize_pos.core.printable import quoted
 
 LARGEST = 1_000_000_000  # of any size, grid or count: more is a mistake, not a model
 
-# Also 384,512 and, for pixels, 384px: what people type.
-_SIDES = lazy_regex(r"[1-9][0-9]*(?: ?[x×*,] ?[1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
+# Also 384,512 or (384, 512) and, for pixels, 384px: what people type.
+_SIDES = lazy_regex(r"[1-9][0-9]*(?:(?: ?[x×*,] ?| )[1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
+_BRACKETS = lazy_regex(r"\((.*)\)|\[(.*)\]")
+_TOO_SMALL = lazy_regex(r"-[0-9]+|0+")
 _PIXELS = lazy_regex(r" ?px\Z", re.IGNORECASE)
 _NUMBER = lazy_regex(r"[0-9]+")
 Sides = str | int | tuple[int, int] | tuple[int, int, int]
@@ -176,7 +178,10 @@ def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
         case Size() | Grid() as known:
             return known.height, known.width, known.depth
         case str() as text:
-            if _SIDES.fullmatch(text.strip()) is None:
+            bare = _BRACKETS.sub(r"\1\2", text.strip()).strip()
+            if _TOO_SMALL.fullmatch(bare) is not None:
+                raise _out_of_range(text, what)
+            if _SIDES.fullmatch(bare) is None:
                 raise _malformed(text, what)
             numbers = _NUMBER.findall(text)
             if max(map(len, numbers)) > len(str(LARGEST)):

@@ -1,8 +1,19 @@
-"""What other tools call our options. The answer to such a word names ours."""
+"""What other tools call our commands and options. The answer to such a word names ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+# What other tools call our commands.
+OTHER_COMMANDS: Mapping[str, str] = {
+    **dict.fromkeys(("convert", "transfer", "interpolate", "run"), "resize"),
+    **dict.fromkeys(("show", "info", "view", "list", "ls", "print", "describe"), "inspect"),
+    **dict.fromkeys(("check", "validate", "test"), "verify"),
+    **dict.fromkeys(("diff", "cmp"), "compare"),
+    **dict.fromkeys(("why", "error"), "explain"),
+    **dict.fromkeys(("models", "layouts"), "families"),
+    "version": "--version",
+}
 
 # As keyword arguments; on the command line the same words have dashes.
 OTHER_WORDS: Mapping[str, str] = {

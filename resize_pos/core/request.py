@@ -102,7 +102,7 @@ def read_option(option: Option, value: Any) -> Any:
         return texts or None
     if not isinstance(value, str):
         raise UsageError(f"{flag} is {quoted(value)}; expected text.")
-    value = dict(option.aliases).get(value, value)
+    value = option.choice(value)
     if option.choices and value not in option.choices:
         raise UsageError(
             f"{flag} {quoted(value)} is not known.",

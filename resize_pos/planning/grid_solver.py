@@ -342,7 +342,8 @@ def _disagreement(
         )
     if tiling is not None:
         truth += f" is a {tiling.pixels(square)} px / patch {tiling} checkpoint"
-    return GeometryError(message, hint=f"{truth}; drop --from, or correct it.")
+    flag = "--from-grid" if size is None else "--from"
+    return GeometryError(message, hint=f"{truth}; drop {flag}, or correct it.")
 
 
 def rows_in_words(count: int) -> str:

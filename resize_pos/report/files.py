@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def require_report_targets(
     source, or a config beside it, is never replaced.
     """
     for path in paths:
+        if str(path).startswith("-"):  # the name was forgotten, and the next option was taken
+            raise UsageError(f"--report {path}: no file is named.", hint="--report report.html")
         if format_of(path) not in SUFFIXES:
             raise UsageError(
                 f"--report {path}: a report is written as {', '.join(SUFFIXES)}.",
@@ -65,7 +68,10 @@ def _require_place(path: Path, *, force: bool, sources: Sequence[Path]) -> None:
         if path.is_dir():
             raise OutputError(f"--report {path}: is a folder.")
         if not path.parent.is_dir():
-            raise OutputError(f"--report {path}: the folder {path.parent} does not exist.")
+            raise OutputError(
+                f"--report {path}: the folder {path.parent} does not exist.",
+                hint=f"Create it first: mkdir -p {shlex.quote(str(path.parent))}",
+            )
         exists = os.path.lexists(path)
         if exists and not _is_report(path):
             if any(_belongs_to(path, source) for source in sources):

@@ -91,6 +91,8 @@ def output_place(given: str | os.PathLike[str] | None) -> OutputPlace:
     if given is None:
         return {"output": None, "into_folder": False}
     text = os.fspath(given)
+    if not text:
+        raise UsageError("-o is empty.", hint="name a file, for example -o out.safetensors.")
     if text == "-":
         raise UsageError(
             "-o -: the output is checked before it gets its name, so it cannot be a stream.",

@@ -10,6 +10,7 @@ import torch
 
 import resize_pos
 from resize_pos.cli.app import main
+from resize_pos.containers.safetensors.file import SafetensorsFile
 from resize_pos.core.errors import UsageError
 
 
@@ -42,6 +43,22 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["vit.safetensors", "other.safetensors", "--to", "96"], "resize-pos batch FILES --to"),
         (["verify", "vit.safetensors", "other.safetensors"], "verify OUTPUT --against SOURCE"),
         (["vit.safetensors", "--to", "96", "--max", "norm=1"], "did you mean norm_ratio, "),
+        (["vit.safetensors", "--to", "0"], "must be between 1 and"),
+        (["vit.safetensors", "--to", "96", "-o", ""], "-o is empty."),
+        (["vit.safetensors", "--to", "96", "--report", "-n"], "--report -n: no file is named."),
+        (["vit.safetensors", "--to", "96", "--report", "no/r.md"], "mkdir -p no"),
+        (["vit.safetensors", "--to", "96", "--prefix", "two"], "not a valid whole number."),
+        (["vit.safetensors", "--from-grid", "4x7", "--to", "96"], "drop --from-grid, or correct"),
+        (["vit.safetensors", "--grid-size", "6"], "Here it is called --to-grid."),
+        ([".\\vit.safetensors", "--to", "96"], "separated by / here: write ./vit.safetensors"),
+        (["'vit.safetensors'", "--to", "96"], "without the quotes in its name: vit.safetensors"),
+        (["~/none.safetensors", "--to", "96"], "~ is not expanded here: write /"),
+        (["hf:org/name", "--to", "96"], "write hf://org/name"),
+        (["convert", "vit.safetensors", "--to", "96"], "Did you mean 'resize'?"),
+        (["show", "vit.safetensors"], "Did you mean 'inspect'?"),
+        (["version"], "Did you mean '--version'?"),
+        (["inspect", "vit.safetensors", "--to", "96"], "resize-pos CHECKPOINT --to SIZE -n"),
+        (["explain", "vit.safetensors"], "resize-pos inspect vit.safetensors shows what it"),
         (["https://huggingface.co/org/name", "--to", "96"], "write hf://org/name"),
         (["https://hf.co/org/name/tree/main", "--to", "96"], "write hf://org/name"),
     ],
@@ -54,6 +71,46 @@ def test_the_answer_says_what_to_write(
         "other.safetensors",
         "vit.safetensors",
     ]
+
+
+@pytest.mark.parametrize("first", [[], ["resize"]])
+def test_a_name_with_spaces_is_answered_with_quotes(
+    first: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "vit.safetensors").rename(folder / "my vit.safetensors")
+    answer = "A name with spaces needs quotes: 'my vit.safetensors'"
+    assert answer in refused([*first, "my", "vit.safetensors", "--to", "96"], capsys)
+
+
+SAME = [
+    ["vit.safetensors", "--to", "(96, 160)"],
+    ["vit.safetensors", "--to", "[96,160]"],
+    ["vit.safetensors", "--to", "96 160"],
+    ["vit.safetensors", "--to", "96x160", "--method", "Bicubic"],
+    ["vit.safetensors", "--to", "96x160", "--like", "TIMM"],
+]
+
+
+@pytest.mark.parametrize("words", SAME)
+def test_brackets_and_capitals_mean_the_same(
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, typed in (("a", ["vit.safetensors", "--to", "96x160"]), ("b", words)):
+        with pytest.raises(SystemExit) as caught:
+            main([*typed, "-q", "-o", f"{name}.safetensors"])
+        assert caught.value.code == 0, capsys.readouterr().err
+    a, b = (SafetensorsFile.open(folder / f"{name}.safetensors") for name in "ab")
+    assert a.read("pos_embed").tobytes() == b.read("pos_embed").tobytes()
+
+
+def test_the_address_of_a_file_is_its_path(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "vit.safetensors").rename(folder / "my vit.safetensors")
+    with pytest.raises(SystemExit) as caught:
+        main([f"file://{folder}/my%20vit.safetensors", "--to", "96", "-q"])
+    assert caught.value.code == 0, capsys.readouterr().err
+    assert (folder / "my vit-96.safetensors").is_file()
 
 
 def test_without_a_word_the_help_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +152,7 @@ def test_a_state_dict_inside_of_another_is_not_passed_over() -> None:
     with pytest.raises(UsageError, match="'model' holds a dictionary of tensors") as caught:
         resize_pos.resize_state_dict({"epoch": 3, "model": inner}, to=96)  # type: ignore[dict-item]
     assert caught.value.hint == "pass that dictionary: state_dict['model']."
-    with pytest.raises(UsageError, match="state_dict is 'vit.safetensors'; expected"):
+    with pytest.raises(UsageError, match=r"state_dict is 'vit\.safetensors'; expected"):
         resize_pos.resize_state_dict("vit.safetensors", to=96)  # type: ignore[call-overload]
 
 

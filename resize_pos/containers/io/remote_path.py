@@ -174,6 +174,10 @@ def place(given: str | os.PathLike[str]) -> Path:
     text = os.fspath(given)
     if ":/" not in text[:9]:
         return Path(text)
+    if text.startswith("file:///"):  # as a file manager copies it
+        from urllib.parse import unquote
+
+        return Path(unquote(text.removeprefix("file://")))
     found = _URL.fullmatch(text)
     if found is None:
         return Path(text)

@@ -139,7 +139,24 @@ class SourceFile:
 
 def missing(path: Path) -> ContainerError:
     """Say that there is no such file, and which path was tried."""
-    return ContainerError(f"{path.name}: no such file.", f"Looked for {path.absolute()}")
+    return ContainerError(
+        f"{path.name}: no such file.", _meant(str(path)) or f"Looked for {path.absolute()}"
+    )
+
+
+def _meant(given: str) -> str | None:
+    """Say what to write instead of a path that only looks like one of this system."""
+    if given.startswith("~"):
+        return f"~ is not expanded here: write {Path(given).expanduser()}"
+    if given.startswith("hf:"):
+        return f"For a model on the hub, write hf://{given.removeprefix('hf:').strip('/')}"
+    slashed = given.replace("\\", "/")
+    if slashed != given and os.path.lexists(slashed):
+        return f"Folders are separated by / here: write {slashed}"
+    bare = given.strip("'\"")
+    if bare != given and os.path.lexists(bare):
+        return f"Write it without the quotes in its name: {bare}"
+    return None
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> ContainerError:
