@@ -34,6 +34,7 @@ from resize_pos.planning.other_patches import Kind, doubts
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.patch_of_table import timed
+from resize_pos.planning.shared_axis import is_line, shared_axis
 from resize_pos.planning.sincos_detect import recognise_fixed
 from resize_pos.planning.unknown_names import (
     FAMILY,
@@ -114,6 +115,10 @@ def _consider(
     candidate: TableCandidate, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> Sequence[PositionTable] | OpenCase | None:
     attempts, errors = [], []
+    little = Strength.WEAK if candidate.sound is Sound.POSITION else Strength.NEUTRAL
+    if is_line(candidate.tensor, candidate.layouts[0], around.read):
+        line = shared_axis(candidate.tensor, candidate.layouts[0], around.tensors, around.request)
+        return _open(candidate, line, little, around)
     for layout in candidate.layouts:
         try:
             attempts.append(attempt_of(candidate.tensor, layout, around, settled))
@@ -121,7 +126,6 @@ def _consider(
             errors.append(error)
     best = [each for each in attempts if each.supported] or attempts
     named = candidate.sound is Sound.POSITION
-    little = Strength.WEAK if named else Strength.NEUTRAL
     if len(best) > 1:
         return _open(candidate, _several_layouts(candidate, best, around), little, around)
     if not best:

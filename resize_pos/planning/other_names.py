@@ -26,6 +26,7 @@ from resize_pos.planning.candidates import (
 )
 from resize_pos.planning.neutral_names import counts_something_else, sounds_like_layer
 from resize_pos.planning.rules.base import Surroundings
+from resize_pos.planning.shared_axis import is_line, shared_axis
 from resize_pos.planning.unknown_names import FAMILY
 
 _ROWS = range(16, 20_000)  # from 4×4 cells; larger counts are vocabularies
@@ -56,8 +57,13 @@ def _candidates(around: Surroundings, explained: Collection[str]) -> Iterator[Te
             continue
         if _is_layer(info, around) or sounds_like_text(name):
             continue
-        if sound_of(name) is Sound.OTHER or counts_something_else(name):
+        short = 1 < math.prod(info.shape[:-1]) < _ROWS.start  # too few rows for a grid
+        if sound_of(name) is Sound.OTHER or counts_something_else(name) or short:
             yield info
+
+
+def _says_nothing(name: str) -> bool:
+    return sound_of(name) is Sound.NOTHING and not counts_something_else(name)
 
 
 def _is_layer(info: TensorInfo, around: Surroundings) -> bool:
@@ -72,6 +78,8 @@ def _is_layer(info: TensorInfo, around: Surroundings) -> bool:
 def _shown_by_values(tensor: TensorInfo, around: Surroundings) -> GeometryError | None:
     widths = around.once("widths", lambda: widths_of(around.tensors.values()))
     for layout in layouts_of(tensor.shape, widths):
+        if is_line(tensor, layout, around.read) and _says_nothing(tensor.name):
+            return shared_axis(tensor, layout, around.tensors, around.request)
         if math.prod(tensor.shape) < _ROWS.start or layout.rows(tensor.shape) not in _ROWS:
             continue
         try:

@@ -25,6 +25,8 @@ STEP_CONFIDENT = 0.2  # cosine inside a row of cells minus cosine across its end
 RATIO_CONFIDENT = 1.15  # to the best score of another width
 _VERTICAL_SHARE = 0.05
 _UNTRAINED = 0.5  # share of white noise's participation ratio; trained tables have .01–.22
+_LINE_LOWEST = 0.4  # cosine; at the end of a row of cells, grids have 0 or less
+_LINE_USUAL = 0.6
 _SHOWN = 3
 
 _Rows = NDArray[np.float64]
@@ -185,6 +187,14 @@ def stacked_grids(rows: _Rows, reading: Reading) -> str:
         if float(below[~ends].mean() - below[ends].max()) >= STEP_CONFIDENT:
             return f"{count} × {Grid(each, width)}"
     return ""
+
+
+def looks_like_line(rows: _Rows) -> bool:
+    """Whether every row resembles the next one, so that there are no ends of rows of cells."""
+    if not np.all(np.isfinite(rows)) or looks_untrained(rows):
+        return False
+    beside = _cosines(_unit(rows - rows.mean(axis=0)), 1)
+    return float(beside.min()) >= _LINE_LOWEST and float(np.median(beside)) >= _LINE_USUAL
 
 
 def looks_untrained(rows: _Rows) -> str:

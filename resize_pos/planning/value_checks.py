@@ -18,11 +18,13 @@ from resize_pos.containers.base import BEGINNING
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.operations import Rebuild
+from resize_pos.core.request import Request
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, Unsettled
 from resize_pos.planning.grid_solver import ONLY_SQUARE, Opinion, Reading, RowCount, readings
 from resize_pos.planning.plan import Plan
+from resize_pos.planning.shared_axis import is_line, shared_axis
 from resize_pos.planning.sincos_detect import Peek
 
 if TYPE_CHECKING:
@@ -102,6 +104,9 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
         return
     from resize_pos.planning.smoothness import contradiction
 
+    if not (table.prefix or table.suffix) and is_line(table.tensor, table.layout, lambda _: values):
+        others = {table.name: table.tensor}
+        raise shared_axis(table.tensor, table.layout, others, Request(), known=True)
     taken, possible = _readings(table)
     rows = table.layout.rows(values.shape)
     opinion = contradiction(values, table.layout, taken, possible)

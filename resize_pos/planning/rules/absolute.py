@@ -38,6 +38,7 @@ from resize_pos.planning.rules.patch_of_table import (
     require_usual_mel,
     timed,
 )
+from resize_pos.planning.shared_axis import is_line, shared_axis
 
 _SWAPPED = {"1 (p h w s) d": "1 d (p h w s)", "(p h w s) d": "d (p h w s)"}
 _FEWEST_CELLS = 9  # of a grid of which a table may hold several
@@ -175,6 +176,8 @@ def _solved(
     shape = request.from_size if tiling is None and pieces == 1 else None
     if shape is not None and not shape.depth:
         inside += _of_square_patches(shape, rows, prefixes, suffixes)
+        if inside and is_line(tensor, layout, around.read):
+            raise shared_axis(tensor, layout, around.tensors, request, known=True)
     _require_plane(match, inside, rows, prefixes)
     try:
         geometry = settle(
@@ -190,6 +193,8 @@ def _solved(
             square=shape is None or shape.height == shape.width,
         )
     except GeometryError as error:
+        if pieces == 1 and is_line(tensor, layout, around.read):
+            raise shared_axis(tensor, layout, around.tensors, request, known=True) from None
         own = {one.count + other.count for one in prefixes for other in suffixes}
         more = _other_step(rows, own, tiling, request) if pieces == 1 else ""
         if not more:
