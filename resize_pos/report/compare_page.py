@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resize_pos._version import __version__
 from resize_pos.quality.checks import Check, Level, worst
+from resize_pos.quality.table_health import HealthKind
 from resize_pos.report.compare_report import comparison_document
 from resize_pos.report.files import write_files
 from resize_pos.report.json import json_text
@@ -76,7 +77,7 @@ def _row(table: TableComparison, side: Side, tables: int) -> PlanRow:
     # A convention is made by itself; only of a file it is news who made it.
     origin = (side.origin or "").removeprefix(f"made by {side.label}: ")
     parts += [origin] if origin else []
-    parts.append(side.health.detail)
+    parts += [side.health.detail] if side.health.kind is not HealthKind.LEARNED else []
     name = side.label if tables == 1 else f"{side.label}, {table.name}"
     return PlanRow(name, (), f"{source}{table.grid}", "; ".join(parts), changed=True)
 

@@ -255,7 +255,7 @@ def explain(
             found = _find_mistake(pair, worst(of_table(checks)))
             checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
     elif made_by is not None:
-        words = f"made by {made_by}, to {made_by.error:.0e}"
+        words = f"made by {made_by} (differs by {made_by.error:.0e})"
         checks = (Check("origin", Level.OK, words), *_proven(checks))
     elif origin is not None:
         if not origin.exact and not source_health.is_empty:
@@ -281,7 +281,7 @@ def _explain_frames(
     found: tuple[ConventionMatch, ...] = ()
     if origin is None and step.table.role is Role.ABSOLUTE:
         found = matched_frames(step, before, after)
-        level, words = Level.OK, f"made by {found[0]}, to {found[0].error:.0e}"
+        level, words = Level.OK, f"made by {found[0]} (differs by {found[0].error:.0e})"
         if not found[0].exact:
             level = Level.WARN
             words = f"matches no convention; the nearest is {found[0]}, {found[0].error:.1%} away"
@@ -301,7 +301,7 @@ def _explain_frames(
 
 def _origin(operation: Operation, distance: float, after: NDArray[Any]) -> Check:
     if is_close(distance, after.dtype):
-        return Check("origin", Level.OK, f"made by {operation}, to {distance:.0e}")
+        return Check("origin", Level.OK, f"made by {operation} (differs by {distance:.0e})")
     near = f"matches no known method; the nearest is {operation}, {distance:.1%} away"
     return Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
 

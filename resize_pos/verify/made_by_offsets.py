@@ -237,7 +237,7 @@ def _resampled(step: Step, before: NDArray[Any], after: NDArray[Any]) -> Origin:
     nearest = nearest_honest(step, before, after)
     coarse = 2.0**-7 if after.dtype.itemsize < 4 else 0.0
     if nearest.largest <= max(_LIBRARY_EXACT, coarse):
-        words = f"made by {nearest.name}, to {nearest.largest:.0e}"
+        words = f"made by {nearest.name} (differs by {nearest.largest:.0e})"
         return Origin(Check("origin", Level.OK, words), exact=True)
     words = (
         f"matches no convention; the nearest is {nearest.name}, {nearest.unlikeness:.1%} of its "

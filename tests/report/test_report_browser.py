@@ -86,6 +86,29 @@ def test_the_page_of_a_batch_cuts_nothing_off(
     assert browser.errors == []
 
 
+@pytest.mark.parametrize("command", ["compare", "verify", "resize"])
+def test_on_a_phone_no_column_is_cut_off(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: chromium.Browser
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = write_case("plain", tmp_path).name
+    lines = {
+        "resize": [source, *GRIDS["plain"], "-o", "new.safetensors"],
+        "compare": ["compare", source, *GRIDS["plain"]],
+        "verify": ["verify", "new.safetensors", "--against", source],
+    }
+    for name in ("resize", command):
+        with pytest.raises(SystemExit) as caught:
+            main([*lines[name], "--force", "--report", f"{name}.html"])
+        assert caught.value.code == 0
+    browser.show(tmp_path / f"{command}.html", width=390)
+    ends = browser.evaluate(
+        "[...document.querySelectorAll('th, td')].filter(c => c.textContent.trim() && "
+        "c.checkVisibility()).map(c => c.getBoundingClientRect().right)"
+    )
+    assert ends and max(ends) <= 390
+
+
 def test_both_themes_are_legible(pages: dict[str, Path], browser: chromium.Browser) -> None:
     colours = {}
     for dark in (False, True):
@@ -110,7 +133,8 @@ def test_in_print_a_heading_stays_with_its_figure_and_every_measure_is_open(
         "[...document.querySelectorAll('.figures > div')].map(d => getComputedStyle(d).breakInside)"
     )
     followed = browser.evaluate(
-        "[...document.querySelectorAll('h2, h3')].map(h => getComputedStyle(h).breakAfter)"
+        "[...document.querySelectorAll('h2, h3, section > p')].map("
+        "h => getComputedStyle(h).breakAfter)"
     )
     rows = browser.evaluate(
         "[...document.querySelectorAll('.measures tbody tr')].map(r => r.checkVisibility())"
