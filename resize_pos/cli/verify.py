@@ -189,9 +189,10 @@ def _say_fit(
 
         checked = check_folder(checkpoint, request)
         return _say(checkpoint, form, checked.agrees, _agreement(checked))
-    located = locate_in(open_source(checkpoint), request)
+    container = open_source(checkpoint)
+    located = locate_in(container, request)
     if config is None:
-        answer = fit(located, request)
+        answer = fit(located, request, container.image_sizes)
     else:
         answer = fit_config(located, request, ConfigFiles(config).sizes(), str(config))
     return _say(checkpoint, form, answer.fits, answer.detail)

@@ -136,6 +136,8 @@ def run(job: Job) -> Report:
         require_memory(plan)
         if plan.changes:
             container = container.at_size(_geometry_change(plan))
+        elif container.holds_graph:
+            _require_input(container, plan)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
@@ -224,6 +226,18 @@ def _geometry_change(plan: Plan) -> GeometryChange:
     grids = dict.fromkeys((step.table.grid, step.target) for step in plan.changes)
     shapes = {step.name: step.target_shape for step in plan.changes}
     return GeometryChange(shapes, plan.from_size, plan.to_size, tuple(grids))
+
+
+def _require_input(container: Container, plan: Plan) -> None:
+    """Refuse an exported model that holds no table for the size, but an input of another size."""
+    fixed, size = container.image_sizes, plan.to_size or plan.request.to_size
+    if size is None or not fixed or size in fixed.values():
+        return
+    shown = ", ".join(f"{name} has {stated} px" for name, stated in fixed.items())
+    raise ContainerError(
+        f"no tensor has to be resized, but the graph is fixed to its size: {shown}, not {size}.",
+        "Export the model again at that size, or with named axes for height and width.",
+    )
 
 
 def _sizes_inside(container: Container, plan: Plan, *, edit: bool) -> SizesInside:

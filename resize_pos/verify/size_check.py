@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from resize_pos.configs.read import ConfigSize
 from resize_pos.core.errors import ContainerError, GeometryError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Size
 from resize_pos.core.request import Request
 from resize_pos.families.tables import Located, Step
 from resize_pos.planning.plan import make_plan
@@ -21,8 +22,11 @@ class Fit:
     detail: str
 
 
-def fit(located: Located, request: Request) -> Fit:
-    """Plan the transfer to that size: a checkpoint that fits needs no step."""
+def fit(located: Located, request: Request, inputs: Mapping[str, Size] | None = None) -> Fit:
+    """Plan the transfer to that size: a checkpoint that fits needs no step.
+
+    `inputs` are the sizes of images to which an exported graph is fixed.
+    """
     wanted = request.to_size if request.to_size is not None else request.to_grid
     try:
         plan = make_plan(located, request)
@@ -36,6 +40,11 @@ def fit(located: Located, request: Request) -> Fit:
         if table.pixels is not None:
             own += f" ({table.pixels} px at patch {table.tiling})"
         return Fit(False, f"does not fit {wanted}: {table.name} is {own}, not {step.target}")
+    if inputs and request.to_size is not None and request.to_size not in inputs.values():
+        name, size = next(iter(inputs.items()))
+        return Fit(False, f"does not fit {wanted}: {name} is fixed to {size} px")
+    if not plan.steps:
+        return Fit(True, f"fits {wanted}: nothing in it depends on the resolution")
     names = ", ".join(f"{step.table.name} {_extent(step, request)}" for step in plan.steps[:3])
     more = f" and {len(plan.steps) - 3} more" if len(plan.steps) > 3 else ""
     return Fit(True, f"fits {wanted}: {names}{more}")

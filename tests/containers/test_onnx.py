@@ -13,9 +13,11 @@ from onnx import helper, numpy_helper
 from safetensors.numpy import save_file
 
 from resize_pos import inspect_checkpoint, resize_checkpoint, verify_checkpoint
+from resize_pos.cli.app import main
 from resize_pos.containers.detect import open_container
 from resize_pos.containers.onnx.reshape import groups, new_sizes
 from resize_pos.core.errors import ContainerError, OutputError
+from resize_pos.report.report import Status
 from tests.support.onnx_models import (
     CHANNELS,
     GRID,
@@ -112,6 +114,25 @@ def test_the_input_says_the_size_and_the_grid(tmp_path: Path) -> None:
     (table,) = inspect_checkpoint(path).located.tables
     assert (table.grid.height, table.grid.width) == GRID
     assert any("input x 24x40" in words for words in table.evidence)
+
+
+def test_a_graph_without_a_table_is_still_fixed_to_its_input(tmp_path: Path) -> None:
+    convolution = helper.make_graph(
+        [helper.make_node("Conv", ["x", "conv.weight"], ["y"], name="conv")],
+        "convolution",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 64, 96])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 8, 62, 94])],
+        [numpy_helper.from_array(np.ones((8, 3, 3, 3), np.float32), "conv.weight")],
+    )
+    path = save(tmp_path / "conv.onnx", helper.make_model(convolution))
+    with pytest.raises(ContainerError, match="input x has 64x96 px, not 96x64") as caught:
+        resize_checkpoint(path, to=(96, 64))
+    assert "Export the model again at that size" in str(caught.value.hint)
+    assert resize_checkpoint(path, to=(64, 96)).status is Status.UNCHANGED
+    for size, code in (("96x64", 1), ("64x96", 0)):
+        with pytest.raises(SystemExit) as ended:
+            main(["verify", str(path), "--size", size])
+        assert ended.value.code == code
 
 
 def test_a_named_batch_keeps_its_name(tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ def infer(
             found = onnx.load_model_from_string(found)
     except Exception as error:  # the library raises classes of several modules
         raise ContainerError(
-            f"the graph is not consistent at the new size: {_node_in(error)}"
-        ) from (error)
+            f"the graph is not consistent at the new size: {_node_in(error)}",
+            "Convert the checkpoint, and export it again at the new size.",
+        ) from error
     shapes: dict[str, Shape] = {tensor.name: tensor.shape for tensor in graph.initializers}
     shapes |= variant.shapes
     for value in (*found.graph.input, *found.graph.value_info, *found.graph.output):
