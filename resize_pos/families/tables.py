@@ -186,6 +186,14 @@ class LeftAlone:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What the values of a tensor show: why it depends on the image, and on which table's grid."""
+
+    reason: str
+    table: str = ""  # empty: no table was found
+
+
+@dataclass(frozen=True, slots=True)
 class Located:
     """Everything that was found from names and shapes."""
 
@@ -197,6 +205,7 @@ class Located:
     many: bool = False  # the request is for many files: its sizes are pixels in each of them
     others: Mapping[str, TensorInfo] = field(default_factory=dict)  # every tensor of the file
     looks_like: tuple[NearMiss, ...] = ()  # may be tables; too little evidence to change them
+    shown: Mapping[str, Shown] = field(default_factory=dict)  # values that show a grid
 
     @property
     def filmed(self) -> bool:

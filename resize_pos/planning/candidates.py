@@ -251,6 +251,8 @@ def layouts_of(shape: tuple[int, ...], widths: Mapping[int, int]) -> tuple[Layou
     for layout in map(Layout.parse, _LAYOUTS.get(len(shape), ())):
         if layout.mismatch(shape) is not None or not _sensible(layout, shape):
             continue
+        if "n" in layout.terms and shape[-1] == shape[-2]:  # one number per head and pair of cells
+            continue
         channels = shape[layout.terms.index("d")]
         if channels in widths if widths else layout.terms[-1] == "d":
             found.append(layout)

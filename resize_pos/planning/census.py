@@ -37,6 +37,7 @@ from resize_pos.planning.echoes import (
 )
 from resize_pos.planning.heads import heads_over_cells
 from resize_pos.planning.neutral_names import counts_something_else
+from resize_pos.planning.odd_layers import flat_readers, is_layer, is_norm_over_cells, long_axes
 from resize_pos.planning.unknown_names import MOST_CELLS, reads_sequences
 
 _CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
@@ -112,17 +113,26 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
     ]
     if masks:
         return masks
+    shown = {
+        info.name: Suspect(info, each.reason)
+        for info in others
+        if (each := located.shown.get(info.name))
+    }
     if changed:
-        found = list(echoes(others, changed, located.others, explained))
-        known = {suspect.tensor.name for suspect in found}
+        names = {step.name for step in changed}
+        found = {n: each for n, each in shown.items() if located.shown[n].table in names}
+        strong = echoes(others, changed, located.others, explained)
+        found |= {each.tensor.name: each for each in strong}
         heads = heads_over_cells(others, changed, located.others)
-        return found + [each for each, sure in heads if sure and each.tensor.name not in known]
+        sure = (each for each, is_sure in heads if is_sure)
+        return list(({each.tensor.name: each for each in sure} | found).values())
     if located.near_misses or any(step.table.role in _GRIDS for step in steps):
         return []  # a known table that has its size already says what depends on the image
     if reads_sequences(located.others):
         return []  # a model of words or sound has no cells of an image
     named = {each.tensor.name for each in located.looks_like}  # with a warning
-    return _orphans([info for info in others if info.name not in named], located.others)
+    orphans = _orphans([info for info in others if info.name not in named], located.others)
+    return list((shown | {each.tensor.name: each for each in orphans}).values())
 
 
 def weak_suspects(located: Located, steps: Sequence[Step], request: Request) -> list[Suspect]:
@@ -174,6 +184,7 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
         for length in each.shape
     }
     pixels = has_pixels(every.values())
+    flat = {info.name: (cells, count) for info, cells, count in flat_readers(every)}
     found = []
     for info in others:
         if not DTYPES[info.dtype].floating or len(info.shape) < 2:
@@ -182,9 +193,11 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
             usual = len(info.shape) <= 3 and info.shape[-1] > 1
             found.append(Suspect(info, orphan, "--pattern" if usual else ""))
         elif reason := (
-            _axis_table(info)
+            _axis_table(info, every)
+            or _norm(info, every, norms)
+            or _flat(info, flat)
             or _spectrum(info, norms)
-            or _mixes_cells(info, norms, layers, made)
+            or _mixes_cells(info, norms, layers, made, pixels)
             or _per_head(info, every, norms, features)
             or (pixels and _angles(info, features))
         ):
@@ -192,10 +205,38 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
     return found
 
 
-def _axis_table(info: TensorInfo) -> str:
+def _axis_table(info: TensorInfo, every: Mapping[str, TensorInfo]) -> str:
+    words = "sounds like one row per row or column of cells"
     if len(info.shape) == 2 and info.shape[0] >= _FEWEST_ROWS and _AXIS_NAME.search(info.name):
-        return "sounds like one row per row or column of cells"
-    return ""
+        return words
+    names = None if is_layer(info) else axial_pair_names(info.name, every)
+    if names is None or counts_something_else(info.name):
+        return ""
+    first, second = (every[name].shape for name in names)
+    if len(first) != len(second) or len(long_axes(first)) < 2:
+        return ""
+    differ = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
+    crossed = len(differ) == 2 and all(1 in pair for pair in differ)
+    sides = [max(pair) for pair in differ] if crossed else list(sum(differ, ()))
+    return words if len(sides) == 2 and min(sides) >= _FEWEST_SIDE else ""
+
+
+def _norm(info: TensorInfo, every: Mapping[str, TensorInfo], widths: Mapping[int, int]) -> str:
+    """A norm with a weight for every cell: [cells, width], or [channels, height, width]."""
+    if not is_norm_over_cells(info, every):
+        return ""
+    lengths = long_axes(info.shape)
+    cells = math.prod(lengths[1:] if len(lengths) > 2 else lengths[:1])
+    usual = len(lengths) > 2 or lengths[-1] in widths
+    return f"normalises {cells} cells at once" if usual and cells >= _FEWEST_ROWS else ""
+
+
+def _flat(info: TensorInfo, flat: Mapping[str, tuple[int, int]]) -> str:
+    """A head that reads a map of features as one row of numbers."""
+    if info.name not in flat:
+        return ""
+    cells, channels = flat[info.name]
+    return f"reads {cells} cells of {channels} channels at once"
 
 
 def _spectrum(info: TensorInfo, widths: Mapping[int, int]) -> str:
@@ -270,6 +311,7 @@ def _mixes_cells(
     widths: Mapping[int, int],
     layers: Collection[tuple[int, int]],
     made: Collection[int],
+    pixels: bool,
 ) -> str:
     """Find weights from cells to cells: a square number on an axis that is no width of the model.
 
@@ -282,8 +324,8 @@ def _mixes_cells(
     if not first or first in widths or second in widths or sounds_like_text(info.name):
         return ""
     cells = [n for n in (first, second) if n >= _FEWEST_ROWS and math.isqrt(n) ** 2 == n]
-    if first == second and cells and first not in made:
+    if first == second and (cells or pixels) and first >= FEWEST_CELLS and first not in made:
         return f"has one row and one column for each of {first} cells"
-    if first != second and cells and (second, first) in layers:
-        return f"is a layer over {cells[0]} cells"
+    if first != second and (cells or pixels) and (second, first) in layers:
+        return f"is a layer over {cells[0] if cells else f'{first} or {second}'} cells"
     return ""

@@ -17,6 +17,12 @@ from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.tables import Step
 from resize_pos.planning.candidates import Sound, is_matrix_name, sound_of
 from resize_pos.planning.neutral_names import counts_something_else
+from resize_pos.planning.odd_layers import (
+    flat_reader_of,
+    is_layer,
+    is_norm_over_cells,
+    spectrum_of,
+)
 
 FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _FEWEST_CHANNELS = 8
@@ -55,7 +61,10 @@ def echoes(
     }
     for each in (*_offsets(others, grids, widths, every), *_axes(others, grids, every)):
         found.setdefault(each.tensor.name, each)
-    for each in _layers_over_cells(others, changed, every, tables):
+    for each in (
+        *_layers_over_cells(others, changed, every, tables),
+        *_odd_layers(others, changed, grids, widths, every),
+    ):
         found.setdefault(each.tensor.name, each)
     yield from found.values()
 
@@ -225,10 +234,33 @@ def _axes(
                     yield Suspect(info, f"has one row for each {what} of the grid of {name}")
 
 
+def _odd_layers(
+    others: Sequence[TensorInfo],
+    changed: Sequence[Step],
+    grids: Mapping[Grid, str],
+    widths: Mapping[int, int],
+    every: Mapping[str, TensorInfo],
+) -> Iterator[Suspect]:
+    """Find heads that read all cells at once, norms over cells, and filters over frequencies.
+
+    These need no number of cells that differs from every width of the model.
+    """
+    counts = {n: step.name for step in changed for n in _row_counts(step) if n >= FEWEST_CELLS}
+    for info in others:
+        cells, channels = flat_reader_of(info, counts, widths)
+        if cells:
+            words = f"reads {cells} cells of {channels} channels at once, as {counts[cells]} has"
+            yield Suspect(info, words)
+        elif is_norm_over_cells(info, every) and any(length in counts for length in info.shape):
+            yield Suspect(info, "has one weight for each cell and channel")
+        elif table := spectrum_of(info, grids):
+            yield Suspect(info, f"may be a filter over the frequencies of the grid of {table}")
+
+
 def _may_be_table(info: TensorInfo, every: Mapping[str, TensorInfo]) -> bool:
     if not DTYPES[info.dtype].floating or counts_something_else(info.name):
         return False
-    return not is_matrix_name(info.name) or (
+    return not is_layer(info) or (
         is_looked_up(info, every) and sound_of(info.name) is not Sound.OTHER
     )
 

@@ -30,9 +30,10 @@ from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.row_numbers import with_their_tables
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.shown_cells import find_shown, require_rows_first
 from resize_pos.planning.sincos_detect import recognise_fixed
 from resize_pos.planning.stated_grid import require_stated_grid
-from resize_pos.planning.unknown_names import UNKNOWN_NAME, reads_sequences, with_one_command
+from resize_pos.planning.unknown_names import LEFT, UNKNOWN_NAME, reads_sequences, with_one_command
 
 _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
@@ -110,6 +111,8 @@ def locate_tables(around: Surroundings) -> Located:
         text = not find_by_value(around, {}, explained).any
     if text and not around.many:
         around = replace(around, request=as_lengths(around.request))
+    leave = around.request.leave
+    left = None if leave is None else name_pattern("--leave", *leave)
     tables: dict[str, PositionTable] = {}
     for role, rule in RULES.items():
         # A table that follows another one needs the geometry of that one first.
@@ -117,11 +120,16 @@ def locate_tables(around: Surroundings) -> Located:
             try:
                 table = rule.settle(match, around, tables)
                 table = recognise_fixed(table, around.read, around.peek)
-                tables[match.tensor.name] = require_stated_grid(table, around)
+                table = require_rows_first(require_stated_grid(table, around), around)
+                tables[match.tensor.name] = table
             except GeometryError as error:
-                unsettled.append(Unsettled(match.tensor, match.family, error))
+                if left and left.search(match.tensor.name):
+                    left_alone.append(LeftAlone(match.tensor, LEFT))
+                else:
+                    unsettled.append(Unsettled(match.tensor, match.family, error))
     by_name = around.request.family is not None
     explained |= {entry.tensor.name for entry in unsettled}
+    explained |= {each.tensor.name for each in left_alone}
     if around.states:
         explained |= {name for name in around.tensors if name.startswith(around.states)}
     known_ones = text or by_name or objected
@@ -138,8 +146,6 @@ def locate_tables(around: Surroundings) -> Located:
     little = (*found.weak, *found.neutral)
     unsettled += with_one_command(found.strong if image else (*found.strong, *little))
     known = {each.name for each in found.tables} | {each.tensor.name for each in unsettled}
-    leave = around.request.leave
-    left = None if leave is None else name_pattern("--leave", *leave)
     near_misses = [
         miss
         for miss in near_misses
@@ -169,6 +175,7 @@ def locate_tables(around: Surroundings) -> Located:
         if around.states
         else around.tensors,
         looks_like,
+        {} if known_ones or unsettled else find_shown(around, tables, explained),
     )
 
 

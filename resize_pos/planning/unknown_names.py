@@ -29,6 +29,15 @@ FAMILY = Family(
     axes=(),
     source="planning/by_value.py",
 )
+LEFT = Family(
+    name="left",
+    title="given by --leave",
+    role=Role.INERT,
+    key=".*",
+    axes=(),
+    why="--leave says that it does not depend on the resolution",
+    source="the command line",
+)
 
 
 class Strength(IntEnum):

@@ -1,0 +1,223 @@
+"""Tensors of any name whose values show a grid, where shapes alone cannot tell.
+
+A model whose grid has as many cells as one of its layers has features (16×16 cells, 256 features)
+gives every layer an axis of that length. Then the values decide: features come in no order, so that
+neighbours are not alike, but what belongs to cells varies smoothly along rows and along columns. A
+file without any table may hold the coordinates of cells, or statistics of each cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from resize_pos.core.axes import Layout
+from resize_pos.core.errors import GeometryError
+from resize_pos.core.geometry import Grid
+from resize_pos.core.lazy_regex import lazy_regex
+from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.families.family import Role
+from resize_pos.families.tables import PositionTable, Shown
+from resize_pos.planning.candidates import widths_of
+from resize_pos.planning.echoes import FEWEST_CELLS
+from resize_pos.planning.grid_solver import Reading, RowCount
+from resize_pos.planning.odd_layers import is_layer, is_pair_of_cells, long_axes
+from resize_pos.planning.rules.base import Surroundings
+from resize_pos.planning.unknown_names import name_regex, reads_sequences
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Read = Callable[[str], "NDArray[Any]"]
+
+_IMAGE = frozenset({Role.ABSOLUTE, Role.MIXING, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE})
+_MOST_BYTES = 2**24
+_MOST_BYTES_OF_LAYER = 2**20  # layers are many, and nearly none of them is over cells
+_ALIKE = 0.5  # correlation of neighbours; of 36 numbers in no order it is below .4
+_JUMP = 0.2  # between the correlation inside a row of cells and across its end
+_MOST_COORDINATES = 4
+_FEWEST_SIDE = 4  # cells
+_DIGITS = lazy_regex(r"\d+")
+# Fixed filters, which are smooth and have no cells; queries and words, which have no order.
+_FILTER = lazy_regex(
+    r"mel|fbank|filter|dct|stft|fft|window|hann|basis|wavelet|gabor|sobel|kernel|quer(?:y|ies)"
+    r"|vocab|word|codebook|inv_freq"
+)
+
+
+def find_shown(
+    around: Surroundings, tables: Mapping[str, PositionTable], explained: Collection[str]
+) -> Mapping[str, Shown]:
+    """Return the tensors, besides tables and what is explained, whose values show a grid."""
+    if around.read is None or not around.request.to_image:
+        return {}
+    besides = {*tables, *explained}
+    if any(table.role in _IMAGE for table in tables.values()):
+        widths = around.once("widths", lambda: widths_of(around.tensors.values()))
+        found = shown_beside(tables, around.tensors, besides, widths, around.read)
+        return {name: Shown(f"varies with the cells of {table}", table) for name, table in found}
+    if tables or around.configs or reads_sequences(around.tensors):
+        return {}
+    found = shown_alone(around.tensors, besides, around.read)
+    return {name: Shown(reason) for name, reason in found}
+
+
+def shown_beside(
+    tables: Mapping[str, PositionTable],
+    tensors: Mapping[str, TensorInfo],
+    explained: Collection[str],
+    widths: Mapping[int, int],
+    read: Read,
+) -> Iterator[tuple[str, str]]:
+    """Find what varies over the grid of a table that has as many cells as the model features.
+
+    Yields the name of the tensor and that of the table.
+    """
+    grids = {
+        table.grid: table.name
+        for table in tables.values()
+        if table.role in (Role.ABSOLUTE, Role.MIXING) and {"h", "w"} <= table.layout.axes
+        if table.grid.cells >= FEWEST_CELLS and table.grid.cells in widths
+    }
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    for name, info in tensors.items() if grids else ():
+        shape = long_axes(info.shape)
+        if name in explained or not shape or not DTYPES[info.dtype].floating:
+            continue
+        kind = _DIGITS.sub("0", name), info.shape
+        layer = is_layer(info)
+        if layer and kind in seen:
+            continue
+        seen.add(kind)
+        for grid, table in grids.items():
+            if is_pair_of_cells(info, grid.cells):
+                yield name, table
+                break
+            most = _MOST_BYTES_OF_LAYER if layer and len(shape) > 1 else _MOST_BYTES
+            if grid.cells not in shape or info.nbytes > most or len(info.shape) > 3:
+                continue
+            if _varies(read(name), shape, grid):
+                yield name, table
+                break
+
+
+def shown_alone(
+    tensors: Mapping[str, TensorInfo], explained: Collection[str], read: Read
+) -> Iterator[tuple[str, str]]:
+    """Find what holds cells in a file in which no table was found: the tensor, and the reason."""
+    seen: set[tuple[str, tuple[int, ...]]] = set()
+    for name, info in tensors.items():
+        shape = long_axes(info.shape)
+        if name in explained or not DTYPES[info.dtype].floating or not 1 <= len(shape) <= 3:
+            continue
+        kind = _DIGITS.sub("0", name), info.shape
+        layer = is_layer(info)
+        if (layer and (len(shape) > 1 or kind in seen)) or max(shape) < FEWEST_CELLS:
+            continue
+        seen.add(kind)
+        if info.nbytes > _MOST_BYTES or _FILTER.search(name.lower()):
+            continue
+        values = read(name)
+        reason = _coordinates(values, shape) if len(shape) > 1 else ""
+        if reason := reason or _smooth(values, shape):
+            yield name, reason
+
+
+def _varies(values: NDArray[Any], shape: tuple[int, ...], grid: Grid) -> bool:
+    """Whether values vary smoothly over a grid along one of the axes with as many cells."""
+    import numpy as np
+
+    plain = values.reshape(shape).astype(np.float64)
+    if not np.all(np.isfinite(plain)):
+        return False
+    return any(
+        varies_over(np.moveaxis(plain, axis, 0).reshape(grid.height, grid.width, -1))
+        for axis, length in enumerate(shape)
+        if length == grid.cells
+    )
+
+
+def varies_over(cells: NDArray[Any]) -> bool:
+    """Whether (height, width, channels) is smooth in both directions and jumps at row ends."""
+    import numpy as np
+
+    centred = cells - cells.mean(axis=(0, 1))
+    scale = np.sqrt((centred**2).mean(axis=(0, 1)))
+    used = scale > 1e-9 * max(1.0, float(np.abs(cells).max()))
+    if not used.any():
+        return False
+    unit = centred[:, :, used] / scale[used]
+    rows = float((unit[:, 1:] * unit[:, :-1]).mean())
+    columns = float((unit[1:] * unit[:-1]).mean())
+    ends = float((unit[1:, 0] * unit[:-1, -1]).mean())
+    return min(rows, columns) >= _ALIKE and rows - ends >= _JUMP
+
+
+def _coordinates(values: NDArray[Any], shape: tuple[int, ...]) -> str:
+    """Say that a tensor holds the coordinates of every cell of a grid; empty if it does not."""
+    import numpy as np
+
+    if shape[-1] <= _MOST_COORDINATES:
+        points = values.reshape(-1, shape[-1])
+    elif shape[0] <= _MOST_COORDINATES:
+        points = values.reshape(shape[0], -1).T
+    else:
+        return ""
+    sides = [len(np.unique(points[:, axis])) for axis in (0, 1)]
+    lattice = math.prod(sides) >= FEWEST_CELLS and min(sides) > 2
+    if not lattice or len(points) % math.prod(sides):
+        return ""
+    if len(np.unique(points[:, :2], axis=0)) != math.prod(sides):
+        return ""
+    if any(np.ptp(np.diff(np.unique(points[:, axis]))) > 1e-3 * np.ptp(points) for axis in (0, 1)):
+        return ""
+    return f"holds the coordinates of {math.prod(sides)} cells"
+
+
+def _smooth(values: NDArray[Any], shape: tuple[int, ...]) -> str:
+    """Say that values vary smoothly over one clear grid of cells; empty if they do not."""
+    import numpy as np
+
+    from resize_pos.planning.smoothness import judge_readings
+
+    plain = values.reshape(shape).astype(np.float64)
+    if not np.all(np.isfinite(plain)):
+        return ""
+    none = RowCount(0, "")
+    for axis, rows in enumerate(shape):
+        channels = math.prod(shape) // rows
+        grids = [
+            Grid(rows // width, width)
+            for width in range(_FEWEST_SIDE, rows // _FEWEST_SIDE + 1)
+            if rows >= FEWEST_CELLS and rows % width == 0
+        ]
+        table = np.moveaxis(plain, axis, 0).reshape(rows, channels)
+        if channels > 1 and grids:  # the jumps at the ends of rows tell the widths apart
+            readings = [Reading(none, grid, none) for grid in grids]
+            choice = judge_readings(table, Layout.parse("(h w) d"), readings).choice
+            grids = [] if choice is None else [choice.grid]
+        for grid in grids:
+            if varies_over(table.reshape(grid.height, grid.width, channels)):
+                return f"varies smoothly over {grid} cells"
+    return ""
+
+
+def require_rows_first(table: PositionTable, around: Surroundings) -> PositionTable:
+    """Refuse a table of as many cells as channels if its values show that channels come first."""
+    shape, cells = table.tensor.shape, table.grid.cells
+    square = long_axes(shape) == (cells, cells) and table.layout.terms[-1:] == ("d",)
+    if not square or around.read is None or table.fixed is not None:
+        return table
+    import numpy as np
+
+    values = around.read(table.name).reshape(cells, cells).astype(np.float64)
+    grid = table.grid.height, table.grid.width, cells
+    if varies_over(values.reshape(grid)) or not varies_over(values.T.reshape(grid)):
+        return table
+    axes = " ".join(("1",) * (len(shape) - 2) + ("d", "(p h w s)"))
+    raise GeometryError(
+        f"{table.tensor} has as many cells as channels, and its values vary smoothly over "
+        f"{table.grid} along the last axis, so its channels come first.",
+        hint=f"pass --pattern '{name_regex(table.name, around.tensors)}' --axes '{axes}'.",
+    )
