@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resize_pos.cli.render import LEVEL_STYLES, level_word, show_check, show_measures
+from resize_pos.cli.render import LEVEL_STYLES, level_word, show_check, show_measures, show_traffic
 from resize_pos.cli.terminal import aligned, say, tell, width
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.quality.checks import LABEL, Level
@@ -33,6 +33,7 @@ def show_verified(verified: Verified, *, verbose: bool) -> None:
 
         for line in describe(verified.probe):
             tell(line)
+    show_traffic(verified.traffic)
 
 
 def _show_group(group: Group[TableVerification], *, verbose: bool) -> None:
@@ -87,6 +88,7 @@ def show_comparison(comparison: Comparison) -> None:
             tell(meaning, hang=8, lead=[f"{short:<6}  "], style="dim")
     if comparison.source is not None:
         tell(f"({LABEL})", style="dim")
+    show_traffic(comparison.traffic)
 
 
 def _show_kept_grid(kept: KeptGrid) -> None:

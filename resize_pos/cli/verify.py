@@ -23,6 +23,7 @@ from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
     from resize_pos.report.verify_report import Verified
     from resize_pos.verify.folder import FolderCheck
 
@@ -178,24 +179,26 @@ def _say_fit(
     checkpoint: Path, size: str | None, config: Path | None, form: str, options: dict[str, Any]
 ) -> bool:
     from resize_pos.configs.read import ConfigFiles
+    from resize_pos.containers.metering import Meter
     from resize_pos.containers.sources import open_source
     from resize_pos.core.request import Request
     from resize_pos.planning.locate import locate_in
     from resize_pos.verify.size_check import fit, fit_config
 
     request = Request.make(**options, to=size) if size else Request.make(**options)
+    metered = Meter.of(checkpoint, config)
     if config == _ITSELF:
         from resize_pos.verify.folder import check_folder
 
         checked = check_folder(checkpoint, request)
-        return _say(checkpoint, form, checked.agrees, _agreement(checked))
+        return _say(checkpoint, form, checked.agrees, _agreement(checked), metered.used())
     container = open_source(checkpoint)
     located = locate_in(container, request)
     if config is None:
         answer = fit(located, request, container.image_sizes)
     else:
         answer = fit_config(located, request, ConfigFiles(config).sizes(), str(config))
-    return _say(checkpoint, form, answer.fits, answer.detail)
+    return _say(checkpoint, form, answer.fits, answer.detail, metered.used())
 
 
 def _agreement(checked: FolderCheck) -> str:
@@ -205,14 +208,19 @@ def _agreement(checked: FolderCheck) -> str:
     return "does not agree with itself:\n  " + "\n  ".join(checked.disagreements)
 
 
-def _say(checkpoint: Path, form: str, fits: bool, detail: str) -> bool:
+def _say(
+    checkpoint: Path, form: str, fits: bool, detail: str, traffic: Traffic | None = None
+) -> bool:
     words = f"{checkpoint.name} {detail}"
     if form == "json":
+        from resize_pos.report.json import traffic_document
+
         document = {
             "schema": "resize-pos/fit/1",
             "path": str(checkpoint),
             "fits": fits,
             "detail": detail,
+            "traffic": traffic_document(traffic),
         }
         say_json(document, indent=None)
     elif form == "github":
@@ -224,4 +232,8 @@ def _say(checkpoint: Path, form: str, fits: bool, detail: str) -> bool:
     else:
         for line in words.split("\n"):
             say(line)
+        if traffic is not None:
+            from resize_pos.cli.render import show_traffic
+
+            show_traffic(traffic)
     return fits

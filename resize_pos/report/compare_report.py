@@ -6,7 +6,7 @@ from typing import Any
 
 from resize_pos._version import __version__
 from resize_pos.quality.checks import LABEL
-from resize_pos.report.json import checks_document, health_document
+from resize_pos.report.json import checks_document, health_document, traffic_document
 from resize_pos.verify.compare import Comparison, Side, TableComparison
 from resize_pos.verify.kept_grid import KeptGrid
 
@@ -23,6 +23,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "judged_by": LABEL,
         "tables": [_table(table) for table in comparison.tables],
         "kept_grid": None if comparison.kept_grid is None else _kept(comparison.kept_grid),
+        "traffic": traffic_document(comparison.traffic),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
 from resize_pos.core.fast_dataclass import dataclass
@@ -14,11 +14,15 @@ from resize_pos.report.json import (
     health_document,
     peer_document,
     table_document,
+    traffic_document,
 )
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import Probe
 from resize_pos.verify.made_by import ConventionMatch
 from resize_pos.verify.models import ForwardPass
+
+if TYPE_CHECKING:
+    from resize_pos.containers.remote.traffic import Traffic
 
 SCHEMA = "resize-pos/verify/1"
 
@@ -31,6 +35,7 @@ class Verified:
     against: Verification | None = None
     model: ForwardPass | None = None
     probe: Probe | None = None
+    traffic: Traffic | None = None  # requests and bytes, if a store was used
 
     @property
     def verdict(self) -> Level:
@@ -58,6 +63,7 @@ def verified_document(verified: Verified) -> dict[str, Any]:
         "checks": [],
         "model": None,
         "probe": None if verified.probe is None else asdict(verified.probe),
+        "traffic": traffic_document(verified.traffic),
     }
     if held is not None:
         document["untouched"] = {

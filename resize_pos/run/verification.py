@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+from resize_pos.containers.metering import Meter
 from resize_pos.containers.sources import open_source
 from resize_pos.core.errors import UsageError
 from resize_pos.core.request import Request
@@ -30,6 +32,19 @@ def verify(
         raise UsageError(
             "nothing to verify against.", hint="pass --against SOURCE or --model timm:NAME."
         )
+    metered = Meter.of(output, against)
+    done = _verified(output, against, request, model, tuple(model_args), images)
+    return replace(done, traffic=metered.used())
+
+
+def _verified(
+    output: Path,
+    against: Path | None,
+    request: Request,
+    model: str | None,
+    model_args: tuple[str, ...],
+    images: Path | None,
+) -> Verified:
     ours = open_source(output)
     source = None if against is None else open_source(against)
     if images is not None and (model is None or source is None):
@@ -40,13 +55,11 @@ def verify(
     held = None if source is None else verify_output(ours, source, request)
     if model is None:
         return Verified(ours.path, held)
-    from dataclasses import replace
-
     from resize_pos.verify.images import image_files, probe
     from resize_pos.verify.models import ModelSpec, forward_once, load_strictly
 
     files = () if images is None else image_files(images)
-    spec = ModelSpec.parse(model, tuple(model_args))
+    spec = ModelSpec.parse(model, model_args)
     loaded = load_strictly(ours, spec, of_output(request))
     ran = forward_once(loaded, spec.name)
     if source is None or not files:

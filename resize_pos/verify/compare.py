@@ -32,6 +32,8 @@ from resize_pos.verify.output_plan import of_output, plan_between
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from resize_pos.containers.remote.traffic import Traffic
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -68,6 +70,7 @@ class Comparison:
     labels: tuple[str, ...]
     tables: tuple[TableComparison, ...]
     kept_grid: KeptGrid | None = None  # the same image size with the old grid and another patch
+    traffic: Traffic | None = None  # requests and bytes, if a store was used
 
 
 def compare_conventions(source: Container, request: Request) -> Comparison:

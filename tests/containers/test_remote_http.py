@@ -95,13 +95,25 @@ def test_the_other_commands_read_a_url(server: RangeServer, tmp_path: Path) -> N
     resize_checkpoint(url, output=target, from_grid="6x9", to_grid="8x12")
     verified = verify_checkpoint(target, url, from_grid="6x9", to_grid="8x12")
     assert verified.exit_code() == 0
-    assert compare_checkpoints(url, from_grid="6x9", to_grid="8x12")
+    compared = compare_checkpoints(url, from_grid="6x9", to_grid="8x12")
+    for used in (verified.traffic, compared.traffic):
+        assert used is not None and used.requests > 1 and used.received > 1000
     assert inspect_checkpoint(url, health=True, from_grid="6x9").health["pos_embed"]
     for words in (["verify", url, "--size", "96x144", "--from-grid", "6x9"], [url, "-n"]):
         more = ["--from-grid", "6x9", "--to-grid", "8x12"] if "-n" in words else []
         with pytest.raises(SystemExit) as ended:
             main([*words, *more])
         assert ended.value.code == 0
+
+
+def test_a_fit_says_what_it_read(server: RangeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["verify", f"{server.url}/vit.safetensors", "--size", "96x144", "--from-grid", "6x9"]
+    for form in ([], ["--json"]):
+        with pytest.raises(SystemExit):
+            main([*words, *form])
+    lines = capsys.readouterr().out.splitlines()
+    assert "traffic: " in lines[1]
+    assert json.loads(lines[2])["traffic"]["requests"] * 2 == len(server.asked)
 
 
 def test_shards_beside_their_index(server: RangeServer) -> None:
@@ -173,7 +185,7 @@ def test_a_signed_file_does_not_need_the_files_beside_it(
             main([*words, f"{url}?signature=abc", "--from-grid", "6x9"])
         assert ended.value.code == 0
     with pytest.raises(SystemExit) as ended:
-        main(["inspect", url])
+        main(["inspect", f"{server.url}/vit.pth"])
     assert ended.value.code == 1
     assert "403 Forbidden" in capsys.readouterr().err
 
