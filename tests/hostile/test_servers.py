@@ -261,3 +261,30 @@ def test_what_comes_in_pieces_or_too_long_is_read_as_it_should(
             tracemalloc.stop()
     found = (tmp_path / "out.safetensors").read_bytes()
     assert found[-LENGTH:] == expected[-LENGTH:] and len(found) == len(expected)
+
+
+class Clock:
+    """A clock that passes ten seconds whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 10
+        return self.now
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["from the beginning", "after the header"])
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
+    number: int, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dripping(answer: Answer, asked: int) -> Answer:
+        return answer if asked < number else (*answer[:2], answer[2][:1], len(answer[2]))
+
+    with serving(data, dripping) as server:
+        monkeypatch.setattr("resize_pos.containers.remote.pace.time", Clock())
+        monkeypatch.setattr(_Handler, "wbufsize", 0)
+        with pytest.raises(ResizePosError, match=r"too slow: \d+ bytes came in \d+ seconds"):
+            convert(server, tmp_path)
+        assert server.asked < number + 4  # two threads read, and each tries one more connection
+    assert not list(tmp_path.iterdir())

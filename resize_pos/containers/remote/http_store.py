@@ -56,7 +56,7 @@ class HttpStore(Store):
             try:
                 return self._first(path, length)
             except TryAgain as error:
-                failures += 1
+                failures += error.weight or 1
                 if failures >= TRIES:
                     raise ContainerError(f"{path}: cannot be read: {error}.") from error
                 pause(failures)

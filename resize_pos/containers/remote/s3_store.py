@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from resize_pos.containers.remote.pace import paced
 from resize_pos.containers.remote.store import (
     TRIES,
     Denied,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
 CONNECTIONS = 8
-_BLOCK = 1 << 20
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 _CHANGED = frozenset({"412", "PreconditionFailed", "304"})
@@ -235,14 +235,17 @@ def _body(found: Any, length: int) -> Iterator[bytes]:
     from urllib3.exceptions import HTTPError
 
     body = found["Body"]
+    # The SDK's own `read` waits for all bytes. Below it lies urllib3's answer.
+    read = getattr(getattr(body, "_raw_stream", None), "read1", body.read)
+    left = length
     try:
-        while length > 0 and (block := body.read(min(_BLOCK, length))):
-            length -= len(block)
+        for block in paced(read, length):
+            left -= len(block)
             yield block
     except (BotoCoreError, HTTPError, OSError) as error:
         raise TryAgain(_words(error)) from error
     finally:
-        if length > 0:
+        if left > 0:
             body.close()  # the rest is not wanted: without this the connection is reused too early
 
 

@@ -66,6 +66,8 @@ class Denied(ContainerError):
 class TryAgain(Exception):
     """A connection broke or a server was busy; the same request may succeed later."""
 
+    weight = 0  # as how many failures it counts, even if bytes came; 0: as one if few came
+
 
 class Store(ABC):
     """One kind of store, with the connection that this process has to it."""
@@ -106,16 +108,17 @@ class Store(ABC):
         """Read a range block by block; continue where it stopped if the connection breaks."""
         done, failures, failed_at = 0, 0, 0
         while done < length:
-            reason = "the connection was closed early"
+            reason, weight = "the connection was closed early", 0
             try:
                 for block in self.open_range(path, info, offset + done, length - done):
                     count(received=len(block))
                     done += len(block)
                     yield block
             except TryAgain as error:
-                reason = str(error)
+                reason, weight = str(error), error.weight
             if done < length:
-                failures = failures + 1 if done - failed_at < _LEAST_PROGRESS else 1
+                moved = done - failed_at >= _LEAST_PROGRESS
+                failures = failures + weight if weight else 1 if moved else failures + 1
                 failed_at = done
                 if failures >= TRIES:
                     raise ContainerError(

@@ -8,11 +8,11 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from resize_pos.containers.remote.pace import paced
 from resize_pos.containers.remote.store import TryAgain
 from resize_pos.containers.remote.traffic import count
 
 _TIMEOUT = 60.0  # seconds without any byte
-_BLOCK = 1 << 20
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -63,8 +63,6 @@ def ask(url: str, headers: Mapping[str, str], *, secret: str = "", follow: bool 
 def body(answer: Any, length: int) -> Iterator[bytes]:
     """Read at most so many bytes of an answer, block by block."""
     try:
-        while length > 0 and (block := answer.read(min(_BLOCK, length))):
-            length -= len(block)
-            yield block
+        yield from paced(answer.read1, length)
     except (OSError, http.client.HTTPException) as error:
         raise TryAgain(f"the connection broke ({type(error).__name__})") from error
