@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
 from resize_pos.api import inspect_checkpoint, resize_checkpoint
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.remote import fsspec_store, store
 from resize_pos.core.errors import ContainerError, OutputError
 from tests.support.builders import vit, write_safetensors
@@ -50,6 +52,30 @@ def test_a_store_behind_fsspec_is_read_and_written(bucket: Path) -> None:
             from_grid="6x9",
             to_grid="8x12",
         )
+
+
+def test_an_object_that_somebody_else_creates_meanwhile_is_kept(
+    bucket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = fsspec.filesystem("memory")
+    look = fsspec_store.FsspecStore.info
+    finish = fsspec_store.FsspecUpload.complete
+
+    def look_then_lose(self: fsspec_store.FsspecStore, path: RemotePath) -> Any:
+        found = look(self, path)
+        memory.pipe("zoo/taken.safetensors", b"of another program")
+        return found
+
+    def complete(self: fsspec_store.FsspecUpload, before: store.ObjectInfo | None) -> None:
+        monkeypatch.setattr(fsspec_store.FsspecStore, "info", look_then_lose)
+        finish(self, before)
+
+    monkeypatch.setattr(fsspec_store.FsspecUpload, "complete", complete)
+    with pytest.raises(OutputError, match="written by another program"):
+        resize_checkpoint(
+            bucket, output="gs://zoo/taken.safetensors", from_grid="6x9", to_grid="8x12"
+        )
+    assert memory.cat("zoo/taken.safetensors") == b"of another program"
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,8 +137,11 @@ class FsspecUpload(Upload):
             raise taken(self.path)
         if any(piece.source is not None for piece in self.file.pieces):
             count(note=f"{self.path}: all bytes went through this machine")
-        with translated(self.path):
-            stream = store.file_system(self.path).open(_name(self.path), "wb", block_size=_BLOCK)
+        # A new object is created on the condition that there is none. fsspec has no such mode for
+        # an object that is replaced, so that leaves a short moment after the look above.
+        mode = "xb" if before is None else "wb"
+        with translated(self.path), _not_taken(self.path):
+            stream = store.file_system(self.path).open(_name(self.path), mode, block_size=_BLOCK)
             try:
                 for begin in range(0, self.file.size, _BLOCK):
                     data = self.file.fetch(begin, min(_BLOCK, self.file.size - begin))
@@ -162,6 +165,15 @@ class FsspecUpload(Upload):
         with contextlib.suppress(Exception):
             if self.result is not None and store.info(self.path) == self.result:
                 store.file_system(self.path).rm_file(_name(self.path))
+
+
+@contextlib.contextmanager
+def _not_taken(path: RemotePath) -> Iterator[None]:
+    """Say that somebody else has created the object, if a create-only write was refused."""
+    try:
+        yield
+    except FileExistsError:
+        raise taken(path) from None
 
 
 def _name(path: RemotePath) -> str:
