@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import click
 from resize_pos.cli.github import annotated
 from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, PLACE, command_line, make_job
 from resize_pos.cli.terminal import say, say_json
+from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.errors import UsageError
 from resize_pos.report.report import Report
 from resize_pos.run.job import Job, output_place, run
@@ -73,7 +76,8 @@ def command(
         convert: Callable[[Job], Report] = run
         if push is not None:
             convert = _run_and_upload(push, job, ctx, pull_request=push_pr, strict=strict)
-        report = _run_with_reports(convert, job, reports, ctx) if reports else convert(job)
+        with _progress(job, visible=form == "text" and not quiet):
+            report = _run_with_reports(convert, job, reports, ctx) if reports else convert(job)
     if form == "json":
         from resize_pos.report.json import report_document
 
@@ -87,6 +91,16 @@ def command(
 
         show_report(report, verbose=verbose)
     ctx.exit(report.exit_code(strict=strict))
+
+
+def _progress(job: Job, *, visible: bool) -> AbstractContextManager[None]:
+    """Show how far a conversion in a store is; local ones are over before anyone looks."""
+    in_a_store = isinstance(job.source, RemotePath) or isinstance(job.output, RemotePath)
+    if not visible or not in_a_store:
+        return nullcontext()
+    from resize_pos.cli.underway import shown_underway
+
+    return shown_underway(job, sys.stderr)
 
 
 def _run_and_upload(

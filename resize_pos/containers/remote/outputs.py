@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from resize_pos.containers.detect import is_index
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.remote.pending import PendingFile
+from resize_pos.containers.remote.traffic import plan_to_write
 from resize_pos.containers.remote.upload import Upload, start_upload
 from resize_pos.core.errors import OutputError
 
@@ -150,6 +151,7 @@ def write_remote(source: SourceFile | None, stage: RemotePath, segments: Iterabl
     if output is None:
         raise OutputError(f"{stage}: is not part of the output.")
     file = PendingFile.made_of(stage, source, segments)
+    plan_to_write(file.size)
     output.uploads[stage] = start_upload(stage, file)
     output.uploads[stage].send()
     return file.size

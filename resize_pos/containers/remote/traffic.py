@@ -38,6 +38,7 @@ class Traffic:
 
 _lock = threading.Lock()
 _total = Traffic()
+_planned = 0
 _here = threading.local()
 
 
@@ -50,6 +51,18 @@ def traffic() -> Traffic:
     """Return what this process has used so far, or this thread if it counts for itself."""
     own: Traffic | None = getattr(_here, "total", None)
     return _total if own is None else own
+
+
+def plan_to_write(length: int) -> None:
+    """Add to the bytes that this process is going to write."""
+    global _planned
+    with _lock:
+        _planned += length
+
+
+def planned() -> int:
+    """Return how many bytes this process has begun to write."""
+    return _planned
 
 
 def count(
