@@ -15,7 +15,7 @@ from resize_pos.configs.inside import SizesInside, sizes_inside
 from resize_pos.configs.read import ConfigFile, ConfigFiles, architecture, configs_library
 from resize_pos.configs.timm_models import KnownModel, timm_model
 from resize_pos.configs.values import ConfigEdit, config_files
-from resize_pos.containers.base import Container, Copied, GeometryChange, Promised
+from resize_pos.containers.base import Container, Copied, Promised
 from resize_pos.containers.detect import open_container, suffix_by_content
 from resize_pos.containers.hub import is_hub_address
 from resize_pos.containers.io.atomic_output import (
@@ -48,6 +48,7 @@ from resize_pos.planning.provenance import record
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.measures.catalogue import Limit
 from resize_pos.report.report import Report, Status, TableReport
+from resize_pos.run.graphs import at_new_size
 
 if TYPE_CHECKING:
     from resize_pos.run.compute import Tables
@@ -134,10 +135,7 @@ def run(job: Job) -> Report:
         container.require_convertible([step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
         require_memory(plan)
-        if plan.changes:
-            container = container.at_size(_geometry_change(plan))
-        elif container.holds_graph:
-            _require_input(container, plan)
+        container = at_new_size(container, plan)
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise
@@ -220,24 +218,6 @@ def _known_model(container: Container) -> KnownModel | None:
     prefix = f"{container.wrapper}." if container.wrapper else ""
     names = (name for name in container.tensors if name.startswith(prefix))
     return timm_model({name.removeprefix(prefix): container.tensors[name] for name in names})
-
-
-def _geometry_change(plan: Plan) -> GeometryChange:
-    grids = dict.fromkeys((step.table.grid, step.target) for step in plan.changes)
-    shapes = {step.name: step.target_shape for step in plan.changes}
-    return GeometryChange(shapes, plan.from_size, plan.to_size, tuple(grids))
-
-
-def _require_input(container: Container, plan: Plan) -> None:
-    """Refuse an exported model that holds no table for the size, but an input of another size."""
-    fixed, size = container.image_sizes, plan.to_size or plan.request.to_size
-    if size is None or not fixed or size in fixed.values():
-        return
-    shown = ", ".join(f"{name} has {stated} px" for name, stated in fixed.items())
-    raise ContainerError(
-        f"no tensor has to be resized, but the graph is fixed to its size: {shown}, not {size}.",
-        "Export the model again at that size, or with named axes for height and width.",
-    )
 
 
 def _sizes_inside(container: Container, plan: Plan, *, edit: bool) -> SizesInside:

@@ -135,6 +135,27 @@ def test_a_graph_without_a_table_is_still_fixed_to_its_input(tmp_path: Path) -> 
         assert ended.value.code == code
 
 
+def test_another_text_length_is_refused(tmp_path: Path) -> None:
+    name = "bert.embeddings.position_embeddings.weight"
+    graph = helper.make_graph(
+        [helper.make_node("Gather", [name, "ids"], ["y"], name="lookup")],
+        "text",
+        [helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [1, 64])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 64, 64])],
+        [
+            numpy_helper.from_array(np.ones((64, 64), np.float32), name),
+            numpy_helper.from_array(
+                np.ones((100, 64), np.float32), "bert.embeddings.word_embeddings.weight"
+            ),
+        ],
+    )
+    path = save(tmp_path / "text.onnx", helper.make_model(graph))
+    with pytest.raises(ContainerError, match=f"{name} would get another length") as caught:
+        resize_checkpoint(path, to_length=96, length_method="tile")
+    assert caught.value.hint == "Change the length of the checkpoint, and export it again."
+    assert [file.name for file in tmp_path.iterdir()] == ["text.onnx"]
+
+
 def test_a_named_batch_keeps_its_name(tmp_path: Path) -> None:
     heads = [-1, ROWS, 4, 4]
     made = model(batch="n", heads=heads)

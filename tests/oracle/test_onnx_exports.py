@@ -95,6 +95,67 @@ def _beit(size: Any) -> torch.nn.Module:
     return _Hidden(transformers.BeitModel(config, add_pooling_layer=False))
 
 
+def _depth_anything(size: Any) -> torch.nn.Module:
+    backbone = transformers.Dinov2Config(
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        mlp_ratio=2,
+        patch_size=14,
+        image_size=size[0],
+        out_indices=[1, 2, 3, 4],
+        reshape_hidden_states=False,
+    )
+    config = transformers.DepthAnythingConfig(
+        backbone_config=backbone,
+        reassemble_hidden_size=32,
+        patch_size=14,
+        neck_hidden_sizes=[8, 8, 8, 8],
+        fusion_hidden_size=8,
+        head_hidden_size=8,
+    )
+    return _Depth(transformers.DepthAnythingForDepthEstimation(config))
+
+
+class _Depth(torch.nn.Module):
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: torch.Tensor) -> Any:
+        return self.model(pixels).predicted_depth
+
+
+def _mae(size: Any) -> torch.nn.Module:
+    """The encoder of an autoencoder, which draws the patches that it keeps."""
+    config = transformers.ViTMAEConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        image_size=size[0],
+        mask_ratio=0.0,
+    )
+    return _Hidden(transformers.ViTMAEModel(config))
+
+
+def _eva(size: Any) -> torch.nn.Module:
+    return timm.create_model(
+        "eva02_tiny_patch14_224",
+        img_size=size,
+        depth=2,
+        embed_dim=48,
+        num_heads=4,
+        num_classes=5,
+    )
+
+
+def _convnext(size: Any) -> torch.nn.Module:
+    return timm.create_model(
+        "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32), num_classes=5
+    )
+
+
 # Model → how to build it, the two sizes, and what must be stated.
 MODELS: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[str, Any]]] = {
     "timm vit": (_timm("vit_tiny_patch16_224"), WIDE, TALL, {}),
@@ -108,6 +169,9 @@ MODELS: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[str, An
         TALL,
         {"prefix": 2, "from_": WIDE},
     ),
+    "timm clip": (_timm("vit_base_patch16_clip_224"), WIDE, TALL, {}),
+    "timm registers": (_timm("vit_medium_patch16_reg4_gap_256"), WIDE, TALL, {}),
+    "timm cait": (_timm("cait_xxs24_224"), WIDE, TALL, {}),
     "timm dinov2": (_timm("vit_small_patch14_reg4_dinov2"), (42, 70), (98, 56), {}),
     "transformers vit": (_hf("ViT", add_pooling_layer=False), WIDE, TALL, {}),
     # The class and the distillation token are folded into one constant, so the file cannot say
@@ -120,11 +184,17 @@ MODELS: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[str, An
     ),
     "transformers clip": (_hf("CLIPVision"), SQUARE, LARGER, {}),
     "transformers siglip": (_hf("SiglipVision"), SQUARE, LARGER, {}),
+    "transformers i-jepa": (_hf("IJepa"), SQUARE, LARGER, {}),
+    "transformers depth-anything": (_depth_anything, (56, 56), (84, 84), {}),
 }
 # Model, whether by dynamo, with a named batch → the node that is refused: the legacy exporter
 # computes a shape from the batch there, so the shape at the new size is not known.
 UNKNOWN = {
-    ("timm dense features", False, True): r"node Reshape /features/Reshape_\d+: the shape of"
+    ("timm dense features", False, True): r"node Reshape /features/Reshape_\d+: the shape of",
+    ("timm cait", False, True): r"node Reshape /blocks/blocks.0/attn/Reshape: the shape of",
+    # The older exporter folds the resampling of the table into a tensor without a name.
+    ("transformers depth-anything", False, False): r"Reshape_\d+ F32 \[1, 16, 32\] may be a posit",
+    ("transformers depth-anything", False, True): r"Reshape_\d+ F32 \[1, 16, 32\] may be a posit",
 }
 # Model → its size, a new one, and the words with which each exporter's graph is refused.
 REFUSED: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[bool, str]]] = {
@@ -150,6 +220,23 @@ REFUSED: dict[str, tuple[Callable[[Any], torch.nn.Module], Any, Any, dict[bool, 
         SQUARE,
         LARGER,
         {False: r"onnx::Resize_\d+ F32 \[1, 4, 7, 7\] may hold one number per head"},
+    ),
+    # The older exporter cannot export EVA-02. Its rotary tables are folded into constants.
+    "timm eva02": (_eva, (42, 70), (98, 56), {True: r"not consistent .*: node node_mul \(Mul\)"}),
+    "timm convnext": (
+        _convnext,
+        (64, 96),
+        (96, 64),
+        {False: "input x has 64x96 px, not 96x64", True: "input x has 64x96 px, not 96x64"},
+    ),
+    "transformers vit-mae": (
+        _mae,
+        SQUARE,
+        LARGER,
+        {
+            False: r"node RandomUniform\w* .* draws random numbers",
+            True: r"node RandomUniform\w* .* draws random numbers",
+        },
     ),
 }
 
@@ -178,8 +265,16 @@ def quiet_exporters() -> Any:
     logging.disable(before)
 
 
-# The dynamo exporter takes seconds for each model; these three differ little from others for it.
-LONG = ("timm vit, one side", "timm dense features", "timm deit, distilled")
+# The dynamo exporter takes seconds for each model; these differ little from others for it.
+LONG = (
+    "timm vit, one side",
+    "timm dense features",
+    "timm deit, distilled",
+    "timm clip",
+    "timm cait",
+    "transformers i-jepa",
+    "transformers depth-anything",
+)
 CASES = [
     pytest.param(name, dynamo, marks=pytest.mark.slow if dynamo and name in LONG else ())
     for name in MODELS
@@ -240,7 +335,9 @@ def matrix() -> str:
         given = "".join(f" `--{key.rstrip('_')}`" for key in stated)
         result = f"equal{f', with{given}' if given else ''}"
         results = [
-            f"{result}; with a named batch refused, the node is named"
+            "refused, the tensor is named"
+            if (name, dynamo, False) in UNKNOWN
+            else f"{result}; with a named batch refused, the node is named"
             if (name, dynamo, True) in UNKNOWN
             else result
             for dynamo in (False, True)

@@ -15,7 +15,13 @@ from resize_pos.containers.onnx.fold import constant_node, folded
 from resize_pos.containers.onnx.inference import Shape, Variant, infer, replaced
 from resize_pos.containers.onnx.model import Graph, Node, Value, read_integers, read_nodes
 from resize_pos.containers.onnx.reshape import GridPair, new_sizes
-from resize_pos.containers.onnx.size_moves import image_axes, known, moves, rows
+from resize_pos.containers.onnx.size_moves import (
+    image_axes,
+    known,
+    moves,
+    require_no_chance,
+    rows,
+)
 from resize_pos.containers.onnx.wire import Edit, Integer, Read
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.geometry import Size
@@ -45,6 +51,7 @@ class _Sizes:
     def __init__(self, read: Read, size: int, graph: Graph, change: GeometryChange) -> None:
         self._read, self._size, self._graph, self._change = read, size, graph, change
         self._nodes = tuple(read_nodes(read, graph))
+        require_no_chance(self._nodes)
         self._producer = {name: node for node in self._nodes for name in node.outputs}
         self._initializers = {tensor.name: tensor for tensor in graph.initializers}
         self._moves = moves(change, self._initializers)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from resize_pos.containers.base import GeometryChange
 from resize_pos.containers.onnx.inference import Shape
-from resize_pos.containers.onnx.model import Graph, GraphTensor, Value
+from resize_pos.containers.onnx.model import Graph, GraphTensor, Node, Value
+from resize_pos.core.errors import ContainerError
 from resize_pos.core.geometry import Size
 
 _FEWEST_AXES = 2  # a batch and positions; a bias has one axis
@@ -78,3 +79,22 @@ def image_axes(value: Value, size: Size | None) -> int | None:
     last = len(sizes) - 2
     open_ends = [i for i in (last, last - 1) if sizes[i] is None and sizes[i + 1] is None]
     return open_ends[0] if open_ends else None
+
+
+_CHANCE = frozenset(
+    {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial"}
+)
+
+
+def require_no_chance(nodes: Iterable[Node]) -> None:
+    """Refuse a graph that draws random numbers: masked autoencoders keep a count of patches so.
+
+    How many they keep at another size is not in the graph.
+    """
+    for node in nodes:
+        if node.kind in _CHANCE:
+            raise ContainerError(
+                f"node {node} draws random numbers, as a mask of random patches needs; how many "
+                "patches are kept at the new size is not in the graph.",
+                "Convert the checkpoint, and export it again at the new size.",
+            )
