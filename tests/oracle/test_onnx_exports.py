@@ -335,9 +335,9 @@ def matrix() -> str:
         given = "".join(f" `--{key.rstrip('_')}`" for key in stated)
         result = f"equal{f', with{given}' if given else ''}"
         results = [
-            "refused, the tensor is named"
+            "refused, the place is named"
             if (name, dynamo, False) in UNKNOWN
-            else f"{result}; with a named batch refused, the node is named"
+            else f"{result}; with a named batch refused, the place is named"
             if (name, dynamo, True) in UNKNOWN
             else result
             for dynamo in (False, True)
@@ -345,7 +345,7 @@ def matrix() -> str:
         lines.append(f"| {name} | {_words(old)} | {_words(new)} | {' | '.join(results)} |")
     for name, (_, old, new, words) in REFUSED.items():
         results = [
-            "refused, the tensor is named" if dynamo in words else "cannot be exported"
+            "refused, the place is named" if dynamo in words else "cannot be exported"
             for dynamo in (False, True)
         ]
         lines.append(f"| {name} | {_words(old)} | {_words(new)} | {' | '.join(results)} |")
