@@ -23,6 +23,7 @@ from resize_pos.planning.candidates import (
     sound_of,
     words_of,
 )
+from resize_pos.planning.unknown_names import FEWEST_WORDS, is_near_square
 
 # From 4×4 cells, as smaller counts are classes or levels, to some more than 128×128: larger counts
 # are vocabularies.
@@ -30,6 +31,7 @@ _ROWS = range(16, 20_000)
 _MOST_BYTES = 2**26  # values are read; most larger tables are vocabularies
 _FEWEST_USES = 2  # norms and biases as long as a width of the model
 _DIGITS = lazy_regex(r"\d+")
+_EMBEDDING = lazy_regex(r"emb\w*\.weight$")  # codes and words: their number is no width
 _ENDINGS = frozenset({"weight", "embedding", "kernel"})
 
 # Layers that may have no bias.
@@ -49,6 +51,8 @@ _COUNTED = lazy_regex(
     r"|entity|relation|tasks?|domain|modality|cam(?:era)?|views?|buckets?|rope|rotary|freqs?|inv"
     r"|mean|std|scale|dist"
 )
+
+_OF_IMAGES = lazy_regex(r"ima?ge?s?|pixels?|vis(?:ion|ual)?|spatial")
 
 
 def neutral_names(
@@ -80,7 +84,8 @@ def neutral_names(
     for name, info in bare.items():
         layouts = layouts_of(info.shape, used)
         counts = [n for n in (each.rows(info.shape) for each in layouts) if n in _ROWS]
-        alone = info.shape[0] == 1 or any(count not in features for count in counts)
+        few = [count for count in counts if count <= FEWEST_WORDS or is_near_square(count)]
+        alone = info.shape[0] == 1 or any(count not in features for count in few)
         alone = alone or (_module(name) in beside and any(map(_is_square, counts)))
         if counts and (alone or name not in repeated):
             found[name] = alone
@@ -98,7 +103,7 @@ def _is_square(count: int) -> bool:
 
 def _features(info: TensorInfo, *, looked_up: bool) -> tuple[int, ...]:
     """Return the lengths that are features; of what may be looked up, what a layer would read."""
-    if not looked_up:
+    if not (looked_up or _EMBEDDING.search(info.name)):
         return info.shape
     return info.shape[-1:] if is_matrix_name(info.name) else ()
 
@@ -136,6 +141,8 @@ def _counts_something_else(name: str) -> bool:
         del parts[-1]
     inner = words_of(parts[-1])
     outer = words_of(parts[-2]) if len(parts) > 1 else []
+    if any(_OF_IMAGES.fullmatch(word) for word in outer):  # latent_image_embedding
+        outer = []
     return any(_LAYER.fullmatch(word) for word in inner) or any(
         _COUNTED.fullmatch(word) for word in (*inner, *outer)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,9 @@ from resize_pos.families.tables import PositionTable, Unsettled
 
 _WORDS = lazy_regex(r"(?:word|tok(?:en)?|vocab|char)s?(?:_?emb\w*)?[./]|\bwte\b|embed_tokens")
 MOST_CELLS = 20_000  # some more than 128×128; a table with more rows is a vocabulary
+FEWEST_WORDS = 4096  # 64×64 cells; grids with more of them are usually squares
+_MOST_TOKENS = 8  # rows beside a grid
+_LOOKUP = lazy_regex(r"emb\w*\.(?:\w+\.)?weight$")
 _NUMBER = lazy_regex(r"\d+")
 NAME = "by-value"
 UNKNOWN_NAME = "no family knows this name"
@@ -101,9 +105,21 @@ def reads_sequences(tensors: Mapping[str, TensorInfo]) -> bool:
 
 
 def _is_vocabulary(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> bool:
-    """Whether a name says: one row per word. A layer that makes tokens of pixels has a bias."""
-    bias = info.name.removesuffix("weight") + "bias"
-    return _WORDS.search(info.name) is not None and bias not in tensors
+    """Whether a name says: one row per word. A layer that makes tokens of pixels has a bias.
+
+    So does a lookup with more rows than most grids have cells, if they are no square.
+    """
+    if f"{info.name.removesuffix('weight')}bias" in tensors:
+        return False
+    large = info.shape[0] > FEWEST_WORDS and not is_near_square(info.shape[0])
+    return _WORDS.search(info.name) is not None or (
+        large and _LOOKUP.search(info.name) is not None and info.shape[1] < info.shape[0]
+    )
+
+
+def is_near_square(rows: int) -> bool:
+    """Whether rows are a square and a few tokens."""
+    return rows - math.isqrt(rows) ** 2 <= _MOST_TOKENS
 
 
 def command(tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str]) -> str:

@@ -283,6 +283,49 @@ def test_a_model_of_words_has_no_cells(tmp_path: Path) -> None:
     assert not report.plan.changes
 
 
+def test_a_large_lookup_that_is_no_square_is_a_vocabulary(tmp_path: Path) -> None:
+    """Dia reads 256 kinds of bytes, and its decoder 9 × 1028 codes; there is no kernel."""
+    tensors = transformer("encoder.embedding.weight", noise(np.empty((256, D))), kernel=False)
+    error = refused(tmp_path, tensors, "--to 384")
+    assert "may be a position table of 16×16" in error.message
+    tensors["decoder.embeddings.embed.weight"] = noise(np.empty((9252, D)))
+    error = refused(tmp_path, tensors, "--to 384")
+    assert "may hold one row per word or frame" in error.message
+
+
+@pytest.mark.parametrize("rows_of_it", [8193, 64 * 128])
+def test_words_beside_a_kernel_over_a_spectrogram_are_no_cells(
+    rows_of_it: int, tmp_path: Path
+) -> None:
+    """Parakeet: 2-D kernels over a spectrogram, and 8192 words and a blank."""
+    tensors = transformer("decoder.embedding.weight", noise(np.empty((rows_of_it, D))))
+    tensors["cut.weight"] = noise(np.empty((D, 1, 3, 3)))
+    report, _ = convert(tmp_path, tensors, "--to 384")
+    assert not report.plan.changes
+
+
+def test_as_many_codes_as_cells_do_not_hide_a_table(tmp_path: Path) -> None:
+    """As in GLM-Image: 140 codes of another width, and the table beside no kernel."""
+    tensors = transformer("visual.embeddings.foo.weight", noise(GRID))
+    tensors["vq.quantize.embedding.weight"] = noise(np.empty((140, 2 * D)))
+    error = refused(tmp_path, tensors, "--to 192x288")
+    assert "visual.embeddings.foo.weight has 140 rows" in error.message
+
+
+def test_rows_and_columns_of_latents_of_an_image_are_not_passed_over(tmp_path: Path) -> None:
+    """As in diffusers' Transformer2DModel with codes: three lookups of one module."""
+    shapes = {"emb": 256, "foo": 10, "bar": 14}
+    tensors = transformer("out_norm", np.ones(D, np.float32), kernel=False)
+    for name, count in shapes.items():
+        tensors[f"latent_image_embedding.{name}.weight"] = noise(np.empty((count, D)))
+    error = refused(tmp_path, tensors, "--to 24x36")
+    assert "may hold one row per row and per column of a 10×14 grid" in error.message
+    flags = pasted_flags((error.hint or "").replace("SIZE", "20x28"))
+    _, output = convert_with(tmp_path, tensors, ["--to", "24x36", *flags])
+    assert result(output, "latent_image_embedding.foo.weight").shape == (12, D)
+    assert result(output, "latent_image_embedding.bar.weight").shape == (18, D)
+
+
 def test_overlapping_patches_are_converted_by_the_printed_command(tmp_path: Path) -> None:
     """A 16×16 kernel every 8 pixels: 160×224 px are 19×27 cells."""
     tensors = transformer("pos", rows(19, 27)[None])
