@@ -30,6 +30,10 @@ Pair = tuple[int, int]
 _IN_PLACE = ("erfinv_", "uniform_", "normal_", "clamp_", "mul_", "add_", "div_", "fill_", "zero_")
 
 
+# Words of warnings about a size or a layer that is only assumed: never of a known model.
+_DOUBTS = ("was assumed", "were assumed", "outputs, as many as")
+
+
 @dataclass
 class Tally:
     """How a sweep went: models by outcome, and whatever was predicted wrongly."""
@@ -74,6 +78,9 @@ class Tally:
             return
         if plan.looks_like:
             self.suspects[model] = plan.looks_like[0].reason
+        for note in plan.notes:
+            if note.warning and any(word in note.text for word in _DOUBTS):
+                self.suspects[model] = note.text
         planned = {step.table.name: step.target_shape for step in plan.changes}
         kept = {step.table.name for step in plan.steps if step.table.role is Role.REFERENCE}
         missed = {n for n in changed | planned.keys() if planned.get(n) != target.get(n)}
