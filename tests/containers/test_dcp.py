@@ -266,3 +266,23 @@ def test_metadata_that_is_none_is_refused(content: bytes, tmp_path: Path) -> Non
     (source / ".metadata").write_bytes(content)
     with pytest.raises(ContainerError, match=r"ckpt: \.metadata"):
         DistributedCheckpoint.open(source)
+
+
+def test_sizes_that_were_saved_with_the_weights_are_named(tmp_path: Path) -> None:
+    """torch saves every value of a nested dictionary as an entry of its own."""
+    content = state() | {
+        "hyper_parameters": {"img_size": 64, "lr": 0.1, "epochs": 64},
+        "data": {"crop_size": [64, 64], "mean": 64},
+    }
+    source = save(tmp_path / "ckpt", content)
+    report = resize_checkpoint(source, to="96x128")
+    named = " ".join(map(str, report.config_advice))
+    for name in ("hyper_parameters.img_size", "data.crop_size"):
+        assert name in named
+    assert "entry of a distributed checkpoint" in named
+    assert "epochs" not in named
+    assert report.output is not None
+    assert (
+        raw(report.output)["hyper_parameters.img_size", None]
+        == (raw(source)["hyper_parameters.img_size", None])
+    )

@@ -21,6 +21,7 @@ from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.containers.io.source_file import SourceFile
 from resize_pos.containers.io.splice import CopyRange, NewBytes, Segment, write_spliced
 from resize_pos.containers.model_folder import write_others
+from resize_pos.containers.size_settings import MOST_SETTINGS
 from resize_pos.containers.torch.dtypes import DTYPE_NAMES
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
@@ -30,6 +31,7 @@ from resize_pos.core.tensors import DTYPES, TensorInfo, numpy_dtype
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_LARGEST_SETTINGS = 1 << 20  # bytes of an entry
 _STATE = lazy_regex(r"(?:^|\.)state\.(?P<parameter>.+)\.[A-Za-z_]+")
 
 
@@ -81,6 +83,31 @@ class DistributedCheckpoint(Container):
     def metadata(self) -> Mapping[str, str]:
         """Always empty: torch's metadata has no field for free-form strings."""
         return {}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Numbers in the entries that are no tensors."""
+        from resize_pos.containers.dcp.entries import settings_of
+
+        found: dict[str, object] = {}
+        for piece in self._pickled():
+            found |= settings_of(self._bytes(piece), piece.name)
+        return found
+
+    @property
+    def fixed_settings(self) -> Mapping[str, str]:
+        """An entry of a .distcp file is copied as it is."""
+        return dict.fromkeys(self.settings, "it is an entry of a distributed checkpoint")
+
+    def _pickled(self) -> list[Piece]:
+        """List the small entries that are no tensors: training code saves its settings so."""
+        return [
+            piece
+            for piece in self._pieces
+            if piece.name not in self._metadata.tensors
+            and not piece.transformed
+            and piece.end - piece.begin <= _LARGEST_SETTINGS
+        ][:MOST_SETTINGS]
 
     def with_configs(self, edited_files: Mapping[str, str], *, link: bool) -> DistributedCheckpoint:
         """Return the same checkpoint with new content for some files, set to copy or to link."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.arrays import most_expanded, native, stored_bytes, strided
@@ -10,6 +11,7 @@ from resize_pos.containers.io.splice import NewBytes
 from resize_pos.containers.pickle.walk import walk
 from resize_pos.containers.torch.edit import TensorSpec, encode_tensor
 from resize_pos.containers.torch.new_checkpoint import ROOT
+from resize_pos.containers.torch.settings import PickledSetting, note_setting
 from resize_pos.containers.torch.tensors import TensorRef
 from resize_pos.containers.torch.tree import find_tensors
 from resize_pos.containers.zip.layout import Fresh, lay_out
@@ -46,6 +48,23 @@ def read_entry(data: bytes, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
         raise ContainerError("its storage is missing.")
     content = read_record(file, storage, len(data))
     return _viewed(np.frombuffer(content, np.uint8), ref, len(data))
+
+
+def settings_of(data: bytes, name: str) -> Mapping[str, object]:
+    """Return the sizes in an entry that is no tensor, by their names; empty if it is unusual."""
+    try:
+        file = io.BytesIO(data)
+        records = {each.name.partition("/")[2]: each for each in read_directory(file, len(data))}
+        if "data.pkl" not in records:
+            return {}
+        walked = walk(read_record(file, records["data.pkl"], _LARGEST_PICKLE))
+        inner = find_tensors(walked).settings.items()
+    except ContainerError:
+        return {}
+    whole: dict[str, PickledSetting] = {}
+    note_setting(whole, name, walked.root)
+    found = {**whole, **{f"{name}.{key}": setting for key, setting in inner if key}}
+    return {key: setting.value for key, setting in found.items()}
 
 
 def write_entry(dtype: str, array: NDArray[Any]) -> bytes:
