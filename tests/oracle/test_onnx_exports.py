@@ -140,7 +140,7 @@ def _mae(size: Any) -> torch.nn.Module:
 
 
 def _eva(size: Any) -> torch.nn.Module:
-    return timm.create_model(
+    model: torch.nn.Module = timm.create_model(
         "eva02_tiny_patch14_224",
         img_size=size,
         depth=2,
@@ -148,12 +148,14 @@ def _eva(size: Any) -> torch.nn.Module:
         num_heads=4,
         num_classes=5,
     )
+    return model
 
 
 def _convnext(size: Any) -> torch.nn.Module:
-    return timm.create_model(
+    model: torch.nn.Module = timm.create_model(
         "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32), num_classes=5
     )
+    return model
 
 
 # Model → how to build it, the two sizes, and what must be stated.
