@@ -30,7 +30,7 @@ from resize_pos.planning.candidates import (
 )
 from resize_pos.planning.grid_solver import Reading, RowCount
 from resize_pos.planning.neutral_names import neutral_names
-from resize_pos.planning.other_patches import Kind, doubts
+from resize_pos.planning.other_patches import CellKind, doubts
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
 from resize_pos.planning.rules.patch_of_table import timed
@@ -323,7 +323,7 @@ def _doubt_about_patch(table: PositionTable, around: Surroundings) -> str:
     if info is None or table.patch is None or around.configs:
         return ""
     for other in doubts(table, around.tensors):
-        if other.kind is not Kind.CHANNELS:
+        if other.kind is not CellKind.CHANNELS:
             return other.words
         own = max(info.shape) // table.patch.height**2
         return (

@@ -16,7 +16,7 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step
 from resize_pos.planning.other_patches import (
-    Kind,
+    CellKind,
     OtherPatch,
     doubts,
     is_usual,
@@ -33,7 +33,7 @@ def require_image_size(located: Located, steps: Sequence[Step], request: Request
     for table in _assumed(steps, request):
         for other in doubts(table, located.others):
             now, then = _pixels(table), other.pixels(table.grid)
-            if other.kind is Kind.CHANNELS or not (other.likely or is_usual(then)):
+            if other.kind is CellKind.CHANNELS or not (other.likely or is_usual(then)):
                 continue
             raise GeometryError(
                 f"{table.name} has {table.grid} cells: an image of {now} px at patch {table.patch} "

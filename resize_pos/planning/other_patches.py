@@ -40,7 +40,7 @@ _MERGES = lazy_regex(r"merg|reduc|down|pool|unshuffle|squeeze|s2d|space_to_depth
 _AFTER = lazy_regex(r"up|deconv|transpos|fpn|neck|decod|head|out|reassemble|resize|pred", re.I)
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """Why a cell may have another size than its kernel."""
 
     CHANNELS = "channels"  # a linear layer does not show how many channels a pixel has
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 class OtherPatch:
     """Another number of pixels for one cell."""
 
-    kind: Kind
+    kind: CellKind
     side: int
     words: str
     likely: bool = False  # more so than what the kernel alone says
@@ -70,7 +70,7 @@ def other_patches(
     """List what a cell of a table with `width` channels may be besides `patch`."""
     if len(kernel.shape) == 2:
         return [
-            OtherPatch(Kind.CHANNELS, side, f"{side}×{side} of {channels}")
+            OtherPatch(CellKind.CHANNELS, side, f"{side}×{side} of {channels}")
             for side, channels in other_readings(kernel, patch.height)
         ]
     if len(kernel.shape) != 4 or kernel.name.endswith("kernel") or patch.height != patch.width:
@@ -81,18 +81,20 @@ def other_patches(
     if channels == _COLOURS * folded**2 and 1 < folded <= _MOST_FOLDED:
         pixels = f"{folded}×{folded} pixels"
         words = f"the {channels} channels of {kernel.name} may be the colours of {pixels}"
-        found.append(OtherPatch(Kind.FOLDED, side * folded, words, channels not in USUAL_CHANNELS))
+        found.append(
+            OtherPatch(CellKind.FOLDED, side * folded, words, channels not in USUAL_CHANNELS)
+        )
     if channels in _LATENT_CHANNELS and side <= _MOST_LATENTS:
         pixels = f"{_LATENT_SIDE}×{_LATENT_SIDE} pixels"
         words = f"the {channels} channels of {kernel.name} may be latents of {pixels} each"
-        found.append(OtherPatch(Kind.LATENTS, side * _LATENT_SIDE, words, likely=True))
+        found.append(OtherPatch(CellKind.LATENTS, side * _LATENT_SIDE, words, likely=True))
     if side in _ODD:
         step = (side + 1) // 2
         words = f"kernels of {side}×{side} usually overlap, with one cell every {step} px"
-        found.append(OtherPatch(Kind.PADDED, step, words, likely=True))
+        found.append(OtherPatch(CellKind.PADDED, step, words, likely=True))
     if kernel.shape[0] == width and (merge := _merging_layer(width, tensors)):
         words = f"{merge} may merge 2×2 cells into one"
-        found.append(OtherPatch(Kind.MERGED, side * 2, words, likely=True))
+        found.append(OtherPatch(CellKind.MERGED, side * 2, words, likely=True))
     return found
 
 
@@ -126,7 +128,7 @@ def doubts(table: PositionTable, tensors: Mapping[str, TensorInfo]) -> list[Othe
     own = is_usual(Tiling(table.patch).pixels(table.grid))
     others = other_patches(kernel, table.patch, width, tensors.values())
     if table.grid.cells < _FEWEST_CELLS:  # 4×4 patches of 7 pixels make a small image
-        others = [other for other in others if other.kind is not Kind.PADDED]
+        others = [other for other in others if other.kind is not CellKind.PADDED]
     return [other for other in others if not own or is_usual(other.pixels(table.grid))]
 
 
