@@ -342,7 +342,7 @@ def _disagreement(
         )
     if tiling is not None:
         truth += f" is a {tiling.pixels(square)} px / patch {tiling} checkpoint"
-    flag = "--from-grid" if size is None else "--from"
+    flag = "--from-grid" if "--from-grid" in hypothesis.reason else "--from"
     return GeometryError(message, hint=f"{truth}; drop {flag}, or correct it.")
 
 
