@@ -24,6 +24,8 @@ FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _WIDEST_ASPECT = 16
 _MOST_TOKENS = 16  # rows that one tensor of tokens may own
 _FEWEST_CHANNELS = 8
+_MOST_COORDINATES = 4
+_FEWEST_FEATURES = 32  # of a model; shorter biases are those of classes
 
 # How a table is laid out, by its number of axes. `d` must be as long as a width of the model.
 _LAYOUTS: Mapping[int, tuple[str, ...]] = {
@@ -229,9 +231,11 @@ def candidate_of(
     if sound is Sound.OTHER or layer:
         return None
     layouts = layouts_of(tensor.shape, widths)
-    if layouts:
+    few = len(tensor.shape) > 2 and 1 < tensor.shape[-3] <= _MOST_COORDINATES  # planes of x, y
+    if layouts and not (few and tensor.shape[-1] < _FEWEST_FEATURES):
         return TableCandidate(tensor, layouts, sound)
-    loose = layouts_of(tensor.shape, {})[:1] if sound is Sound.POSITION and widths else ()
+    wanted = sound is Sound.POSITION and widths and not few
+    loose = layouts_of(tensor.shape, {})[:1] if wanted else ()
     return TableCandidate(tensor, loose, sound, firm=False) if loose else None
 
 

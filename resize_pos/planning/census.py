@@ -190,7 +190,7 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
         if not DTYPES[info.dtype].floating or len(info.shape) < 2:
             continue
         if orphan := _orphan(info, norms):
-            usual = len(info.shape) <= 3 and info.shape[-1] > 1
+            usual = len(info.shape) <= 3 and 1 < info.shape[-1] != info.shape[-2]
             found.append(Suspect(info, orphan, "--pattern" if usual else ""))
         elif reason := (
             _axis_table(info, every)

@@ -59,7 +59,16 @@ def echoes(
         for step in changed
         if {"h", "w"} <= step.table.layout.axes and step.table.grid.cells >= FEWEST_CELLS
     }
-    for each in (*_offsets(others, grids, widths, every), *_axes(others, grids, every)):
+    volumes = {
+        Grid(grid.height, grid.width, step.table.frames): step.table.name
+        for step in changed
+        if (grid := step.table.grid).cells * step.table.frames >= FEWEST_CELLS
+    }
+    for each in (
+        *_offsets(others, grids | volumes, widths, every),
+        *_axes(others, grids, every),
+        *_per_cell_of_axes(others, changed, widths),
+    ):
         found.setdefault(each.tensor.name, each)
     for each in (
         *_layers_over_cells(others, changed, every, tables),
@@ -197,7 +206,9 @@ def _offsets(
     """
     names: dict[int | tuple[int, ...], str] = {}
     for grid, name in grids.items():
-        both = (2 * grid.height - 1, 2 * grid.width - 1)
+        both: tuple[int, ...] = (2 * grid.height - 1, 2 * grid.width - 1)
+        if grid.depth:
+            both = (2 * grid.depth - 1, *both)
         names |= {math.prod(both): name, math.prod(both) + 3: name}
         names |= {both: name}
     for info in others if names else ():
@@ -211,6 +222,25 @@ def _offsets(
         if matching:
             words = f"has one number for each offset in the grid of {names[matching[0]]}"
             yield Suspect(info, words)
+
+
+def _per_cell_of_axes(
+    others: Sequence[TensorInfo], changed: Sequence[Step], widths: Mapping[int, int]
+) -> Iterator[Suspect]:
+    """Find what counts the cells of a grid whose rows and columns have a table each."""
+    heights = [s.table for s in changed if s.table.layout.axes & {"h", "w"} == {"h"}]
+    lines = [s.table for s in changed if s.table.layout.axes & {"h", "w"} == {"w"}]
+    counts = {
+        rows.grid.height * columns.grid.width: f"{rows.name} and {columns.name}"
+        for rows in heights
+        for columns in lines
+        if rows.name.rpartition(".")[0] == columns.name.rpartition(".")[0] or len(heights) == 1
+    }
+    for info in others if counts else ():
+        for cells in counts.keys() & set(info.shape):
+            layer = is_layer(info) or _LOOKED_UP.search(info.name)
+            if cells >= FEWEST_CELLS and cells not in widths and not layer:
+                yield Suspect(info, f"has one row for each of {cells} cells of {counts[cells]}")
 
 
 def _axes(

@@ -322,11 +322,11 @@ def _disagreement(
             hint=f"its values vary smoothly if {split}: pass --prefix {split.prefix.count} "
             f"--suffix {split.suffix.count}.",
         )
-    if 0 < left <= _MOST_LISTED:
+    if 0 <= left <= _MOST_LISTED:
+        stand = f"{rows_in_words(left)} stand" if left else "no row stands"
         return GeometryError(
             message,
-            hint=f"{rows} = {left} + {grid}: if {rows_in_words(left)} stand before the grid, "
-            f"pass --prefix {left}.",
+            hint=f"{rows} = {left} + {grid}: if {stand} before the grid, pass --prefix {left}.",
         )
     squares = _squares(rows, pairs)
     if not squares:

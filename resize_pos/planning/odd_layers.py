@@ -20,6 +20,7 @@ _FEWEST_CELLS = 9  # that a head reads at once; fewer are levels, or patches tha
 _FEWEST_CHANNELS = 8
 _COLOURS = range(2, 5)  # channels of a pixel
 _PAIRS = (("weight", "bias"), ("bias", "weight"), ("gamma", "beta"), ("beta", "gamma"))
+_NO_LAYER = lazy_regex(r"bias$|bias_?(?:table|map|matrix)$")
 _EMBEDS = lazy_regex(r"patch|emb|token")
 
 
@@ -30,7 +31,7 @@ def long_axes(shape: Iterable[int]) -> tuple[int, ...]:
 
 def is_layer(info: TensorInfo) -> bool:
     """Whether a name is that of a layer's weight or bias. A layer's bias has one long axis."""
-    if info.name.endswith("bias") and len(long_axes(info.shape)) > 1:
+    if len(long_axes(info.shape)) > 1 and _NO_LAYER.search(info.name):
         return False
     return is_matrix_name(info.name)
 

@@ -85,6 +85,8 @@ def shown_beside(
         shape = long_axes(info.shape)
         if name in explained or not shape or not DTYPES[info.dtype].floating:
             continue
+        if _FILTER.search(name.lower()):
+            continue
         kind = _DIGITS.sub("0", name), info.shape
         layer = is_layer(info)
         if layer and kind in seen:
@@ -148,10 +150,15 @@ def varies_over(cells: NDArray[Any]) -> bool:
     if not used.any():
         return False
     unit = centred[:, :, used] / scale[used]
-    rows = float((unit[:, 1:] * unit[:, :-1]).mean())
-    columns = float((unit[1:] * unit[:-1]).mean())
-    ends = float((unit[1:, 0] * unit[:-1, -1]).mean())
+    rows = _alike(unit[:, 1:] - unit[:, :-1])
+    columns = _alike(unit[1:] - unit[:-1])
+    ends = _alike(unit[1:, 0] - unit[:-1, -1])
     return min(rows, columns) >= _ALIKE and rows - ends >= _JUMP
+
+
+def _alike(differences: NDArray[Any]) -> float:
+    """Return how alike neighbours of unit variance are: 1 if equal, 0 if they do not depend."""
+    return 1.0 - float((differences**2).mean()) / 2
 
 
 def _coordinates(values: NDArray[Any], shape: tuple[int, ...]) -> str:

@@ -27,6 +27,7 @@ _VERTICAL_SHARE = 0.05
 _UNTRAINED = 0.5  # share of white noise's participation ratio; trained tables have .01–.22
 _LINE_LOWEST = 0.4  # cosine; at the end of a row of cells, grids have 0 or less
 _LINE_USUAL = 0.6
+_LOOSE = 0.35  # mean cosine of neighbours in a row of cells; tokens have none
 _SHOWN = 3
 
 _Rows = NDArray[np.float64]
@@ -195,6 +196,23 @@ def looks_like_line(rows: _Rows) -> bool:
         return False
     beside = _cosines(_unit(rows - rows.mean(axis=0)), 1)
     return float(beside.min()) >= _LINE_LOWEST and float(np.median(beside)) >= _LINE_USUAL
+
+
+def loose_rows(rows: _Rows, reading: Reading) -> int:
+    """Count the cells at the end of a grid that do not vary smoothly, in whole rows of cells.
+
+    Tokens after the grid look like this if they fill whole rows.
+    """
+    height, width = reading.grid.height, reading.grid.width
+    start = reading.prefix.count
+    grid = rows[start : start + reading.grid.cells]
+    beside = _cosines(_unit(grid - grid.mean(axis=0)), 1)
+    inside = [float(beside[row * width : (row + 1) * width - 1].mean()) for row in range(height)]
+    loose = 0
+    while loose < height // 2 and inside[height - 1 - loose] < _LOOSE:
+        loose += 1
+    rest = float(np.median(inside[: height - loose]))
+    return loose * width if loose and rest >= 1.5 * _LOOSE else 0
 
 
 def looks_untrained(rows: _Rows) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import PositionTable
 from resize_pos.planning.grid_solver import ONLY_SQUARE, Reading, RowCount, readings
@@ -56,6 +57,7 @@ def ask_values(table: PositionTable, match: Match, around: Surroundings) -> Atte
     from resize_pos.planning.smoothness import (
         judge_readings,
         looks_untrained,
+        loose_rows,
         rows_of,
         stacked_grids,
     )
@@ -83,6 +85,14 @@ def ask_values(table: PositionTable, match: Match, around: Surroundings) -> Atte
     if frames and not is_told(around):
         words = f"its values look like several grids one after the other ({frames})"
         return Attempt(table, Values.STACKED, words)
+    flat = table.layout.grid(table.tensor.shape) is None
+    loose = loose_rows(rows_of(values, table.layout), choice) if flat else 0
+    if loose:
+        words = f"{opinion.words}; its last {loose} rows do not, so they may belong to tokens"
+        height = choice.grid.height - loose // choice.grid.width
+        rest = RowCount(choice.suffix.count + loose, "")
+        better = Reading(choice.prefix, Grid(height, choice.grid.width), rest)
+        return Attempt(table, Values.CONTRADICT, words, better)
     same = (choice.prefix.count, choice.grid, choice.suffix.count) == (
         table.prefix,
         table.grid,

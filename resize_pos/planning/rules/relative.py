@@ -41,7 +41,8 @@ def _settle_image(
     match: Match, place: Place, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
     rule, tensor, layout = rule_of(match.family), match.tensor, match.layout
-    if not _is_the_image(match, around, settled):
+    pixels = place.stride == Size(1, 1)  # a model that restores images; its windows are small
+    if pixels or not _is_the_image(match, around, settled):
         rows = layout.rows(tensor.shape)
         return _table(match, Grid(1, rows), (_ONLY_A_WINDOW,))
     hypotheses = list(image_hypotheses(match, place, around, settled))
