@@ -53,7 +53,6 @@ WHY_REFUSED = {
         "at the new size its library stores no mask, because nothing is shifted; the hint says to "
         "remove the masks first"
     ),
-    "spandrel:HAT.HAT": "windows that overlap; no family says whether they follow the image",
     "spandrel:Swin2SR.Swin2SR": (
         "the header has no values, so the masks are those of the tests, which no formula gives"
     ),

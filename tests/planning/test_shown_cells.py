@@ -122,7 +122,7 @@ ALONE: dict[str, tuple[Array, str]] = {
         "coordinates of 70 cells",
     ),
     "places": (np.ascontiguousarray(coordinates(7, 10).T), "70 offsets"),
-    "coords": (np.ascontiguousarray(coordinates(7, 10).T).reshape(1, 2, 7, 10), "70 cells"),
+    "coords": (np.ascontiguousarray(coordinates(7, 10).T).reshape(1, 2, 7, 10), "70 offsets"),
     "mean": (np.ascontiguousarray(FIELD_7_10.T), "smoothly over 7×10 cells"),
     "mix.1.bias": (slope(7, 10), "smoothly over 7×10 cells"),
     "norm.weight": (np.ones((32, 28, 40), np.float32), "normalises 1120 cells"),
