@@ -26,6 +26,8 @@ LEARNED_PARTICIPATION = 0.4
 SMALL_Z = 4.0
 FEWEST_CELLS = 64  # with fewer cells such values occur by chance, so nothing is judged
 CLEAR_DIP = 6.0  # depth of the column where rows end, in deviations of the other columns
+CLEAR_RISE = 0.3  # of similarity, at the distance at which rows repeat; shuffled ones have none
+INSIDE_A_ROW = 4  # no botched resize makes an image that many times wider
 SINCOS_VARIATION = 1e-3
 CONSTANT_SHARE = 1e-4
 
@@ -119,9 +121,15 @@ def _kind(numbers: Mapping[str, float]) -> HealthKind:
     small = abs(numbers["lag1_z"]) < SMALL_Z
     if numbers["participation"] > UNTRAINED_PARTICIPATION and small:
         return HealthKind.UNTRAINED
-    if numbers["participation"] < LEARNED_PARTICIPATION and abs(numbers["order_z"]) < SMALL_Z:
+    disordered = abs(numbers["order_z"]) < SMALL_Z and not _repeats(numbers)
+    if numbers["participation"] < LEARNED_PARTICIPATION and disordered:
         return HealthKind.SHUFFLED
     return HealthKind.LEARNED
+
+
+def _repeats(numbers: Mapping[str, float]) -> bool:
+    """Whether rows resemble those at another distance, as the columns of a line of text do."""
+    return numbers.get("row_period_rise", 0.0) > CLEAR_RISE
 
 
 def _signs(numbers: Mapping[str, float], grid: Grid) -> tuple[Sign, ...]:
@@ -151,7 +159,9 @@ def _wrong_period(numbers: Mapping[str, float], grid: Grid) -> list[Sign]:
     period = int(numbers.get("row_period", 0))
     rise, expected = numbers.get("row_period_rise", 0.0), numbers.get("row_period_rise_expected", 0)
     multiple = any(abs(period - n * grid.width) <= n for n in (1, 2, 3))
-    if rise < 0.15 or multiple or rise < 2 * expected:
+    # A period that fits several times into a row is inside of it: characters, or windows.
+    inside = period > 0 and grid.width % period == 0 and grid.width >= INSIDE_A_ROW * period
+    if rise < 0.15 or multiple or inside or rise < 2 * expected:
         return []
     if abs(period - grid.height) <= 1:
         words = (

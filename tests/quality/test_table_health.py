@@ -141,3 +141,26 @@ def test_a_large_table_is_looked_at_in_parts_and_found_the_same(
     parts = health(table, (7, 9), prefix=0)
     assert parts.kind is whole.kind
     assert parts.numbers == pytest.approx(whole.numbers, rel=1e-12)
+
+
+@pytest.mark.parametrize(("window", "read_as"), [((7, 7), "7×7"), ((3, 5), "1×23")])
+def test_windows_that_nothing_explains_are_looked_at(
+    window: tuple[int, int], read_as: str, tmp_path: Path
+) -> None:
+    """As in a Swin UNETR for flat images: tables and index buffers, and the patches far above."""
+    cells, block = window[0] * window[1], "swinViT.layers1.0.blocks.0.attn."
+    name = f"{block}relative_position_bias_table"
+    offsets = (2 * window[0] - 1, 2 * window[1] - 1)
+    path = write_safetensors(
+        tmp_path / "unetr.safetensors",
+        {
+            "swinViT.patch_embed.proj.weight": normal(24, 3, 2, 2),
+            f"{block}qkv.weight": normal(72, 24),
+            name: smooth(*offsets, 3).reshape(-1, 3),
+            f"{block}relative_position_index": np.zeros((cells, cells), np.int64),
+        },
+    )
+    found = inspect_checkpoint(path, health=True)
+    table = next(table for table in found.located.tables if table.name == name)
+    assert str(table.grid) == read_as
+    assert name in found.health

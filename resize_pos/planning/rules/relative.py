@@ -18,6 +18,7 @@ from resize_pos.planning.rules.window import (
     extra_rows,
     image_hypotheses,
     leader_of,
+    lone_window,
     place_of,
     read_root_patch,
     read_window,
@@ -43,8 +44,7 @@ def _settle_image(
     rule, tensor, layout = rule_of(match.family), match.tensor, match.layout
     pixels = place.stride == Size(1, 1)  # a model that restores images; its windows are small
     if pixels or not _is_the_image(match, around, settled):
-        rows = layout.rows(tensor.shape)
-        return _table(match, Grid(1, rows), (_ONLY_A_WINDOW,))
+        return _table(match, lone_window(tensor, layout, match.family.role), (_ONLY_A_WINDOW,))
     hypotheses = list(image_hypotheses(match, place, around, settled))
     window, evidence = read_window(tensor, layout, match.family.role, hypotheses, "--from-grid")
     leader = leader_of(match.stem, (rule.leader,) if rule.leader else (), settled)

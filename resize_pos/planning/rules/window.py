@@ -155,6 +155,15 @@ def read_window(
     raise _open(tensor, rows, role, flag)
 
 
+def lone_window(tensor: TensorInfo, layout: Layout, role: Role) -> Grid:
+    """Read a window that no evidence explains: from its shape, as a square, or as one line."""
+    try:
+        return read_window(tensor, layout, role, (), "--from-window")[0]
+    except GeometryError:  # no square: only the number of its offsets is known
+        line = Grid(1, layout.rows(tensor.shape))
+        return _cells(line, role) or line
+
+
 def _cells(stored: Grid, role: Role) -> Grid | None:
     if role is not Role.RELATIVE:
         return stored
