@@ -14,25 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.core.axes import Unfolded
-from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
+from resize_pos.core.conventions import CONVENTIONS, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
 from resize_pos.families.tables import Step
+from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
 from resize_pos.transforms.execute import transform
+from resize_pos.verify.made_by_lost import HonestRows, find_lost
 from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
+from resize_pos.verify.made_by_turned import flat, resamplings, turned
 
 _CHANNELS = 24
 _WHOLE = 1 << 23  # up to this many numbers, all channels are used
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
+_PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
 _RESEMBLED = 0.2  # … and at which it is likely
-_PLAIN = (
-    Resampling(Method.BILINEAR, antialias=False),
-    Resampling(Method.NEAREST, antialias=False),
-)
 # Rounding errors of the libraries: they compute a float32 table in float32, and some compute half
 # precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
@@ -127,7 +127,7 @@ def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch
     """Recompute the grid under every convention; nearest first."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
     found = []
-    for resampling in _resamplings():
+    for resampling in resamplings():
         names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
         error = _distance(pair.cells_after, _honest(pair, resampling))
         found.append(ConventionMatch(names, resampling, error, error <= tolerance))
@@ -140,7 +140,7 @@ def matched_frames(
     """Recompute a table with another number of frames under every convention; nearest first."""
     tolerance = _TOLERANCE.get(after.dtype.name, _COARSE)
     found = []
-    for resampling in _resamplings():
+    for resampling in resamplings():
         names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
         made = transform(replace(step, operation=Resample(resampling)), before)
         error = _distance(after.astype(np.float64), made.astype(np.float64))
@@ -160,14 +160,14 @@ def diagnose(pair: Pair) -> Diagnosis | None:
     if kept is not None:
         return kept
     best: Diagnosis | None = None
-    for name, detail, rows in (*_mistakes(pair), *_turned(pair)):
+    for name, detail, rows in (*_mistakes(pair), *turned(pair.cells_before, pair.target)):
         error = _distance(pair.cells_after, rows)
         if best is None or error < best.error:
             best = Diagnosis(name, detail, error, error <= _EXPLAINED)
     scaled = _scaled(pair)
     if scaled is not None and (best is None or scaled.error < best.error):
         best = scaled
-    honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in _resamplings())
+    honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in resamplings())
     if best is not None and best.certain and best.error <= 0.5 * honest:
         return best
     parts = _parts(pair)
@@ -184,17 +184,26 @@ def _parts(pair: Pair) -> Diagnosis | None:
         return None
     grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
     table = pair.whole_after
-    for resampling in _resamplings():
-        honest = _flat(resample(grid, pair.target, resampling))
+    for resampling in resamplings():
+        honest = flat(resample(grid, pair.target, resampling))
         found = find_parts(table, honest, pair.target)
-        others = (_flat(resample(grid, pair.target, other)) for other in _resamplings())
+        others = (flat(resample(grid, pair.target, other)) for other in resamplings())
         if found is not None and not any(found.is_like(table, other) for other in others):
             return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
         if resampling.antialias:
             for words, rows in _unpermuted(pair, resampling):
                 if _distance(table, rows) <= _EXPLAINED:
                     return Diagnosis("permute forgotten", f"{words} ({resampling})", 0.0, True)
-    return None
+    return _lost(pair, grid)
+
+
+def _lost(pair: Pair, grid: Wide) -> Diagnosis | None:
+    """Say what the table has lost that no honest resize takes."""
+    results = [flat(resample(grid, pair.target, resampling)) for resampling in resamplings()]
+    smoothest = flat(proper.resized(grid, pair.target, proper.SMOOTHEST))
+    honest = HonestRows(results, smoothest, float(norm_map(grid).max()))
+    found = find_lost(pair.whole_after, honest, pair.target)
+    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
 
 
 def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]]:
@@ -204,7 +213,7 @@ def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]
     for first in (False, True):
         image = cells.reshape(channels, -1) if first else cells.T
         grid = np.ascontiguousarray(image.T).reshape(1, pair.source.height, pair.source.width, -1)
-        rows = _flat(resample(grid, target, resampling))
+        rows = flat(resample(grid, target, resampling))
         if first:
             yield "rows × channels were read as channels × rows before the resize", rows
         words = "before and after" if first else "after"
@@ -212,27 +221,19 @@ def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]
         yield f"rows × channels were read as channels × rows {words} the resize", back
 
 
-def _resamplings() -> tuple[Resampling, ...]:
-    return tuple(dict.fromkeys([*(c.resampling for c in CONVENTIONS.values()), *_PLAIN]))
-
-
 def _distance(rows: Wide, predicted: Wide) -> float:
     return ratio(size(rows - predicted), size(rows), 1.0)
 
 
 def _honest(pair: Pair, resampling: Resampling) -> Wide:
-    return _flat(resample(pair.cells_before, pair.target, resampling))
-
-
-def _flat(grid: Wide) -> Wide:
-    return np.ascontiguousarray(grid).reshape(-1, grid.shape[-1])
+    return flat(resample(pair.cells_before, pair.target, resampling))
 
 
 def _kept_rows(pair: Pair) -> Diagnosis | None:
     """Find rows that kept their old index, bit for bit, although the grid has another width."""
     if pair.source.width == pair.target.width:
         return None
-    old, new = _flat(pair.cells_before), pair.cells_after
+    old, new = flat(pair.cells_before), pair.cells_after
     count = min(len(old), len(new))
     same = np.all(old[:count] == new[:count], axis=1)
     first = count if same.all() else int(same.argmin())
@@ -273,34 +274,10 @@ def _block(pair: Pair) -> Diagnosis | None:
     return None
 
 
-def _turned(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
-    """The source turned, or cut to a part, and resampled from there."""
-    grid, target = pair.cells_before, pair.target
-    height, width = pair.source.height, pair.source.width
-    for resampling in _resamplings():
-        for quarter, word in ((1, "90"), (2, "180"), (3, "270")):
-            turned = resample(np.rot90(grid, quarter, (1, 2)), target, resampling)
-            yield "rotated", f"turned by {word}° ({resampling})", _flat(turned)
-        if min(height, width) < 4:
-            continue
-        for words, part in (
-            ("the top half", grid[:, : height // 2]),
-            ("the left half", grid[:, :, : width // 2]),
-            ("the top left 60 %", grid[:, : -(-3 * height // 5), : -(-3 * width // 5)]),
-            ("the middle", grid[:, height // 4 : -(height // 4), width // 4 : -(width // 4)]),
-        ):
-            words = f"{words} of the source, stretched over the whole grid ({resampling})"
-            yield "cropped", words, _flat(resample(part, target, resampling))
-        if target.height != target.width:
-            swapped = resample(grid, Grid(target.width, target.height), resampling)
-            words = f"resized to {target.width}×{target.height}: height and width are swapped"
-            yield "swapped", words, _flat(swapped)
-
-
 def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
     """Compute what each mistake would have made: name, words, grid rows."""
     grid, source, target = pair.cells_before, pair.source, pair.target
-    for resampling in _resamplings():
+    for resampling in resamplings():
         yield from _misread(pair, resampling)
         if source.height == 1 or source.width == 1:
             continue
@@ -309,33 +286,33 @@ def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
         yield (
             "1-D",
             f"resampled as one sequence of {source.cells} rows ({resampling})",
-            _flat(one_d),
+            flat(one_d),
         )
         turned = resample(grid.swapaxes(1, 2), target, resampling)
-        yield "swapped", f"height and width are exchanged: transposed ({resampling})", _flat(turned)
+        yield "swapped", f"height and width are exchanged: transposed ({resampling})", flat(turned)
         if not source.is_square:
             other = grid.reshape(1, source.width, source.height, -1)
             words = f"read as {source.width}×{source.height}: height and width are swapped"
             misread = resample(other, Grid(target.width, target.height), resampling)
-            yield "swapped", words, _flat(misread)
-            yield "swapped", words, _flat(resample(other, target, resampling))
+            yield "swapped", words, flat(misread)
+            yield "swapped", words, flat(resample(other, target, resampling))
         for axis, word in ((1, "vertically"), (2, "horizontally")):
             mirrored = resample(np.flip(grid, axis), target, resampling)
-            yield "mirrored", f"mirrored {word} ({resampling})", _flat(mirrored)
+            yield "mirrored", f"mirrored {word} ({resampling})", flat(mirrored)
     rows, columns = np.arange(target.height), np.arange(target.width)
     tiles = grid[:, rows % source.height][:, :, columns % source.width]
     if target.height <= source.height and target.width <= source.width:
-        yield "cropped", "the top left of the source, not resampled: cropped", _flat(tiles)
+        yield "cropped", "the top left of the source, not resampled: cropped", flat(tiles)
         top, left = (source.height - target.height) // 2, (source.width - target.width) // 2
         middle = grid[:, top : top + target.height, left : left + target.width]
-        yield "cropped", "the middle of the source, not resampled: cropped", _flat(middle)
+        yield "cropped", "the middle of the source, not resampled: cropped", flat(middle)
     else:
-        yield "tiled", "the source repeated side by side, not resampled: tiled", _flat(tiles)
-    mean = np.broadcast_to(_flat(grid).mean(axis=0), (target.cells, grid.shape[-1]))
+        yield "tiled", "the source repeated side by side, not resampled: tiled", flat(tiles)
+    mean = np.broadcast_to(flat(grid).mean(axis=0), (target.cells, grid.shape[-1]))
     yield "constant", "every position is the source's mean", mean
     edge = np.minimum(rows, source.height - 1), np.minimum(columns, source.width - 1)
     repeated = grid[:, edge[0]][:, :, edge[1]]
-    yield "padded", "the source with its last row and column repeated: padded", _flat(repeated)
+    yield "padded", "the source with its last row and column repeated: padded", flat(repeated)
 
 
 def _misread(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wide]]:
@@ -347,12 +324,12 @@ def _misread(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wid
     if extra:
         front = before[: source.cells].reshape(shape)
         words = f"prefix rows were taken for cells of the grid ({resampling})"
-        yield "prefix", words, _flat(resample(front, target, resampling))
+        yield "prefix", words, flat(resample(front, target, resampling))
         back = before[len(before) - source.cells :].reshape(shape)
         if pair.suffix:
-            yield "prefix", words, _flat(resample(back, target, resampling))
+            yield "prefix", words, flat(resample(back, target, resampling))
     if pair.prefix:
-        late = np.concatenate([_flat(honest), before[: pair.prefix]])
+        late = np.concatenate([flat(honest), before[: pair.prefix]])
         words = "the prefix rows stand behind the grid instead of before it"
         yield "prefix", words, late[pair.prefix : pair.prefix + target.cells]
     for axis, word in ((1, "down"), (2, "right")):
@@ -360,9 +337,9 @@ def _misread(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wid
             if honest.shape[axis] > abs(step):
                 count = "1 cell" if abs(step) == 1 else f"{abs(step)} cells"
                 words = f"everything is shifted {count} {word if step > 0 else _back(word)}"
-                yield "shifted", words, _flat(np.roll(honest, step, axis))
+                yield "shifted", words, flat(np.roll(honest, step, axis))
                 where = np.clip(np.arange(honest.shape[axis]) - step, 0, honest.shape[axis] - 1)
-                yield "shifted", words, _flat(honest.take(where, axis))
+                yield "shifted", words, flat(honest.take(where, axis))
 
 
 def _back(word: str) -> str:
@@ -372,15 +349,16 @@ def _back(word: str) -> str:
 def _scaled(pair: Pair) -> Diagnosis | None:
     """An honest table times a factor."""
     best: Diagnosis | None = None
-    for resampling in _resamplings():
+    for resampling in resamplings():
         honest = _honest(pair, resampling)
         energy = float(np.einsum("nd,nd->", honest, honest))
         if not energy:
             return None
         factor = float(np.einsum("nd,nd->", honest, pair.cells_after)) / energy
         error = _distance(pair.cells_after, factor * honest)
-        # Restored norms differ by a few per cent; this is not a mistake.
-        if not 0.87 < factor < 1.15 and (best is None or error < best.error):
+        # Restored norms differ by a few per cent; this is not a mistake. One factor for all is.
+        low, high = (0.995, 1.005) if error <= _PROPORTIONAL else (0.87, 1.15)
+        if not low < factor < high and (best is None or error < best.error):
             words = f"{resampling}, but multiplied by {factor:.3g}"
             best = Diagnosis("scaled", words, error, error <= _EXPLAINED)
     return best

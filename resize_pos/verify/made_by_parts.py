@@ -158,7 +158,8 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
             words = f"the channels are rolled by {int(-steps[sure][0]) % count}"
         else:
             words = f"{moved.sum()} of {count} channels are in another order"
-        return Finding("channels permuted", words)
+        # On a few cells, channels of other honest results look exchanged, too.
+        return Finding("channels permuted", words, moved, axis=0)
     if foreign is None:
         return None
     content = _content(np.ascontiguousarray(table[:, foreign].T))

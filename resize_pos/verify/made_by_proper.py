@@ -11,15 +11,17 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
-from resize_pos.quality.measures.sampling import Wide, ratio, size, unit
+from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
 
-_HALFWAY = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
+_USUAL_SIDES = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
 # Two resizes by nearest (rounded down) can be the same as a crop, so they prove nothing.
 _REPEATABLE = tuple(
     kernel
     for kernel in proper.CONVENTIONAL
     if kernel.resampling is not None and kernel.resampling.method is not Method.NEAREST
 )
+_SHARES = (0.25, 1 / 3, 0.4, 0.6, 2 / 3, 0.75)  # of the way to the new grid, by ratio
+_LOOKED_AT = 6  # rows, and columns, of which every pair of resizes is computed
 _MOST_CELLS = 1 << 12  # of the new or the intermediate grid; above, two resizes are not tried
 
 
@@ -42,10 +44,26 @@ def recognise(
             return str(kernel)
         if norms is not None and _restored(rows, made, target, kernel, norms, tolerance):
             return f"{kernel}, norms restored"
-    for words, grid in _two_resizes(source, target):
-        if ratio(size(rows - grid.reshape(rows.shape)), scale, 1.0) <= tolerance:
+        if norms is not None and _restored_at_once(rows, made, norms, tolerance):
+            return f"{kernel}, norms restored by one factor"
+    if target.cells > _MOST_CELLS:
+        return None
+    cells = rows.reshape(target.height, target.width, -1)
+    few = spread(target.height, _LOOKED_AT), spread(target.width, _LOOKED_AT)
+    sample = cells[few[0]][:, few[1]]
+    for words, down, across in two_resizes(Grid(*source.shape[1:3]), target):
+        # Most of these are far off, so a few cells are looked at first.
+        if _apart(sample, source, down[few[0]], across[few[1]]) > 2 * tolerance:
+            continue
+        if _apart(cells, source, down, across) <= tolerance:
             return words
     return None
+
+
+def _apart(cells: Wide, source: Wide, down: Wide, across: Wide) -> float:
+    """Return the relative distance of a grid (h, w, d) to the source, resampled by two matrices."""
+    halfway = np.swapaxes(proper.along(down, np.swapaxes(source, 1, 2)), 1, 2)
+    return ratio(size(cells - proper.along(across, halfway)[0]), size(cells), 1.0)
 
 
 def _restored(
@@ -61,25 +79,64 @@ def _restored(
     return ratio(size(norms.after - wanted), size(wanted), 1.0) <= max(tolerance, 1e-4)
 
 
-def _two_resizes(source: Wide, target: Grid) -> Iterator[tuple[str, Wide]]:
-    """Yield the results of two successive resizes by one convention: words, new grid."""
-    grid = Grid(source.shape[1], source.shape[2])
-    if target.cells > _MOST_CELLS:
-        return
-    for between in _between(grid, target):
-        for kernel in _REPEATABLE:
-            first = proper.resized(source, between, kernel)
-            words = f"two resizes, by way of {between} ({kernel})"
-            yield words, proper.resized(first, target, kernel)
+def _restored_at_once(rows: Wide, made: Wide, norms: Norms, tolerance: float) -> bool:
+    """Whether one factor for all rows restores the source's mean norm, or its mean square."""
+    factor = ratio(float(np.einsum("nd,nd->", rows, made)), size(made) ** 2)
+    if factor <= 0 or ratio(size(rows - factor * made), size(rows), 1.0) > tolerance:
+        return False
+    before, after = norms.before, norms.after
+    means = ratio(float(after.mean()), float(before.mean()))
+    squares = ratio(float((after**2).mean()), float((before**2).mean())) ** 0.5
+    return bool(min(abs(means - 1), abs(squares - 1)) <= max(tolerance, 1e-4))
+
+
+def two_resizes(source: Grid, target: Grid) -> Iterator[tuple[str, Wide, Wide]]:
+    """Yield likely pairs of successive resizes: words, and the matrices of both axes."""
+    for between in _between(source, target):
+        for first, second in _pairs(between in _halfway(source, target)):
+            how = f"{first}" if first == second else f"{first}, then {second}"
+            down, across = (
+                proper.matrix(second, middle, end) @ proper.matrix(first, start, middle)
+                for start, middle, end in (
+                    (source.height, between.height, target.height),
+                    (source.width, between.width, target.width),
+                )
+            )
+            yield f"two resizes, by way of {between} ({how})", down, across
+
+
+def _pairs(mixed: bool) -> Iterator[tuple[Kernel, Kernel]]:
+    """Yield the kernels of both resizes: one for both, and if `mixed`, two different ones, too."""
+    for first in _REPEATABLE:
+        for second in _REPEATABLE if mixed else (first,):
+            yield first, second
+
+
+def _halfway(source: Grid, target: Grid) -> tuple[Grid, ...]:
+    """Return the grids in the middle: the arithmetic mean of both sides, and the geometric one."""
+    pairs = ((source.height, target.height), (source.width, target.width))
+    means = (
+        tuple(max(2, (s + t) // 2) for s, t in pairs),
+        tuple(round((s * t) ** 0.5) for s, t in pairs),
+    )
+    return tuple(Grid(*mean) for mean in means)
 
 
 def _between(source: Grid, target: Grid) -> Iterator[Grid]:
     """Yield likely intermediate grids."""
     square = source.is_square and target.is_square
-    squares = [Grid(side, side) for side in _HALFWAY] if square else []
-    middle = Grid(
-        round((source.height * target.height) ** 0.5), round((source.width * target.width) ** 0.5)
-    )
-    for grid in dict.fromkeys([middle, *squares]):
+    sides = _USUAL_SIDES if square else ()
+    parts = [
+        Grid(
+            *(
+                max(1, round(s ** (1 - share) * t**share))
+                for s, t in ((source.height, target.height), (source.width, target.width))
+            )
+        )
+        for share in _SHARES
+    ]
+    twice = [Grid(2 * grid.height, 2 * grid.width) for grid in (source, target)]
+    squares = [Grid(side, side) for side in sides]
+    for grid in dict.fromkeys([*_halfway(source, target), *parts, *twice, *squares]):
         if grid not in (source, target) and grid.cells <= _MOST_CELLS:
             yield grid

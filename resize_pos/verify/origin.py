@@ -15,8 +15,11 @@ from resize_pos.verify.made_by_offsets import Origin
 TRAINED = 0.35  # up to this distance to the nearest convention, training explains it,
 SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
-NOISY = 0.2  # how far noise may misplace cells
-TRAINED_PREFIX = 4.0  # how much more than the grid prefix rows may change by training
+NOISY = 0.2  # how far noise may misplace cells,
+LOUD = 1.3  # unless channels vary so much more than the source's that it must be noise
+SMOOTHED = (-0.1, 0.8)  # neighbours that much more similar, channels that much less varied
+TRAINED_PREFIX = 4.0  # how much more than the grid prefix rows may change by training,
+PREFIX_LOST = 0.7  # but not that much of their own length: rows that are set to zero change by 1
 _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
@@ -33,7 +36,7 @@ def allow_training(
     trained = nearest.error < TRAINED and worst(others) is Level.OK
     # A step of training moves every value by about the same amount, so short rows change more.
     length = min(1.0, measured.values.get("prefix_to_grid_before", 1.0)) or 1.0
-    if not trained or change > min(TRAINED, TRAINED_PREFIX * nearest.error / length):
+    if not trained or change > min(PREFIX_LOST, TRAINED_PREFIX * nearest.error / length):
         return checks
     words = f"prefix or suffix rows changed by {change:.1%}, as training does"
     return tuple(
@@ -103,7 +106,10 @@ def _guess(nearest: ConventionMatch, checks: tuple[Check, ...], measured: Measur
     deficit = values.get("neighbour_deficit", 0.0)
     if min(values["unlikeness"], values["foreign_cells"]) > FOREIGN:
         return ". Nothing of the source is left: it is another checkpoint's table"
+    spread = values.get("channel_std_ratio", 1.0)
+    if deficit < SMOOTHED[0] and spread < SMOOTHED[1]:
+        return ". It is smoother than an honest resize: its cells were blurred"
     if deficit > NEIGHBOUR_DEFICIT_OK or values["unlikeness"] > UNLIKENESS[0]:
-        noisy = values["misplaced"] <= NOISY
+        noisy = values["misplaced"] <= NOISY or spread > LOUD
         return ". Noise was added, or it was trained on" if noisy else ""
     return ""

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from benchmarks import proper, unseen
 from benchmarks.damage import DAMAGE, honest
@@ -26,6 +27,7 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import Action, PositionTable, Step
 from resize_pos.quality.checks import Level, worst
+from resize_pos.quality.measures import proper as kernels
 from resize_pos.verify.against_source import TableVerification, explain
 from tests.support.builders import flat
 
@@ -363,3 +365,15 @@ def test_zeros_are_seen_where_the_source_is_almost_zero(target: Shape) -> None:
     found = explain(step_for(known, target), known.rows, made)
     assert found.diagnosis is not None and "are all zero" in found.diagnosis.detail
     assert worst(found.checks) is Level.FAIL
+
+
+def test_box_averaging_is_pillow_s_at_every_size() -> None:
+    """Centres on the border of two cells go where PIL's own rounding puts them."""
+    for source in range(2, 48):
+        for target in range(1, source):
+            wanted = [
+                np.asarray(Image.fromarray(row[None]).resize((target, 1), Image.Resampling.BOX))[0]
+                for row in np.eye(source, dtype=np.float32)
+            ]
+            made = kernels.matrix(kernels.BOX, source, target)
+            assert np.allclose(made, np.stack(wanted, axis=1), atol=1e-6), (source, target)

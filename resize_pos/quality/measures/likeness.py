@@ -43,6 +43,7 @@ class Sample:
     places: Wide  # (n, 2): row and column as parts of the image
     table: Wide  # (n, channels)
     honest: tuple[Wide, ...]  # one per kernel of `ENVELOPE`
+    smoothest: Wide  # by the kernel that makes the vectors of a rough table shortest
     mean: Wide  # (channels,): the source's
 
 
@@ -55,14 +56,15 @@ def take_sample(source: Wide, target: Wide) -> Sample:
     mean = before.mean(axis=(0, 1))
     varying = np.swapaxes(before - mean, 0, 1)  # (w, h, channels)
     honest = []
-    for kernel in ENVELOPE:
+    for kernel in (*ENVELOPE, proper.SMOOTHEST):
         down = proper.matrix(kernel, height, new_height)[rows]
         across = proper.matrix(kernel, width, new_width)[columns]
         lines = np.swapaxes(proper.along(down, varying), 0, 1)
         honest.append(proper.along(across, lines).reshape(len(rows) * len(columns), -1))
     places = np.stack(np.meshgrid(rows / new_height, columns / new_width, indexing="ij"), axis=-1)
     table = (after[rows][:, columns] - mean).reshape(len(rows) * len(columns), -1)
-    return Sample(places.reshape(-1, 2), table, tuple(honest), mean)
+    *usual, smoothest = honest
+    return Sample(places.reshape(-1, 2), table, tuple(usual), smoothest, mean)
 
 
 def likeness(source: Wide, target: Wide) -> dict[str, float]:
@@ -73,7 +75,7 @@ def likeness(source: Wide, target: Wide) -> dict[str, float]:
     best = int(cosines[count, :count].argmax())
     envelope = _Compared.widest(_left_out(sample, cosines))
     own = _compare(sample.table, sample.honest[best], sample, float(cosines[count, best]))
-    norms = [_mean_norm(rows, sample.mean) for rows in sample.honest]
+    norms = [_mean_norm(rows, sample.mean) for rows in (*sample.honest, sample.smoothest)]
     scale = _mean_norm(sample.table, sample.mean)
     before = merged(source)
     source_norm = _mean_norm(some_channels(before[None])[0].reshape(-1, len(sample.mean)), 0.0)

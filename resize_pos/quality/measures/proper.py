@@ -52,6 +52,7 @@ SPLINE_CENTRES = Kernel("cubic spline, half-pixel centres (scipy zoom with grid_
 SPLINE_EXACT = Kernel("cubic spline, not-a-knot (RectBivariateSpline)")
 HAMMING = Kernel("Hamming window, antialias (PIL)")
 ASYMMETRIC = Kernel("bilinear, asymmetric coordinates (ONNX, TensorFlow 1)")
+SMOOTHEST = Kernel("Gaussian of half a cell, antialias (ImageMagick's Gaussian)")
 OTHERS: tuple[Kernel, ...] = (
     AREA,
     BOX,
@@ -72,7 +73,7 @@ def matrix(kernel: Kernel, source: int, target: int) -> Wide:
     """Return the (target, source) matrix of a kernel along one axis."""
     if kernel.resampling is not None:
         return operator(source, target, kernel.resampling).matrix
-    if source == target and kernel is not SHARP:
+    if source == target and kernel not in (SHARP, SMOOTHEST):
         return np.eye(source)
     made = {
         AREA: _adaptive,
@@ -86,6 +87,7 @@ def matrix(kernel: Kernel, source: int, target: int) -> Wide:
         SPLINE_EXACT: _spline_exact,
         HAMMING: _hamming,
         ASYMMETRIC: _asymmetric,
+        SMOOTHEST: _smoothest,
     }[kernel](source, target)
     made.flags.writeable = False
     return made
@@ -147,9 +149,14 @@ def _box(source: int, target: int) -> Wide:
     """Average the source positions whose centres lie inside the target's."""
     if target >= source:
         return _nearest(source, target)
-    apart = 2 * np.arange(source)[None] + 1 - (2 * np.arange(target) + 1)[:, None] * source / target
-    half = source / target
-    return _normalised(((apart > -half - 1e-9) & (apart <= half + 1e-9)).astype(np.float64))
+    # A centre on the border of two cells belongs to one or the other, as PIL's arithmetic rounds.
+    scale = source / target
+    centre = (np.arange(target)[:, None] + 0.5) * scale
+    first, last = (np.trunc(centre + side * (0.5 * scale) + 0.5) for side in (-1, 1))
+    place = np.arange(source)[None]
+    apart = (place - centre + 0.5) * (1 / scale)
+    inside = (apart > -0.5) & (apart <= 0.5) & (place >= first) & (place < last)
+    return _normalised(inside.astype(np.float64))
 
 
 def _shared(source: int, target: int) -> Wide:
@@ -173,6 +180,11 @@ def _hamming(source: int, target: int) -> Wide:
     apart = _distances(source, target, max(source / target, 1.0))
     window = 0.54 + 0.46 * np.cos(np.pi * apart)
     return _normalised(np.where(np.abs(apart) < 1, np.sinc(apart) * window, 0.0))
+
+
+def _smoothest(source: int, target: int) -> Wide:
+    apart = _distances(source, target, max(source / target, 1.0))
+    return _normalised(np.exp(-2 * apart * apart))
 
 
 def _asymmetric(source: int, target: int) -> Wide:

@@ -1,0 +1,173 @@
+"""What no honest resize takes from a table, and no training: it was changed by something else.
+
+A resize is linear, and training moves every value by itself. So a table that has lost directions,
+its asymmetry, or the freedom of its values exactly, or that is smoother than any kernel makes it,
+is damaged, however near it is to an honest result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
+from resize_pos.verify.made_by_parts import Finding
+
+_CELLS = 64  # that independent directions are counted in
+_VALUES = 4096  # whose order is compared
+_FEWEST_VALUES = 64  # fewer may be in the same order by chance
+_GONE = 1e-5  # of the largest singular value, or of the variation: float32 rounds to 1e-7
+_THERE = 1e-2  # … and what an honest result must have of it
+_MATTERS = 0.1  # of the variation: a table may be stored without its weakest directions
+_ASYMMETRIC = 0.05  # of the variation: an honest result below it is symmetric itself
+_ALONG = 1 - 1e-4  # cosine with the honest row
+_SHORT, _LONG = 0.5, 1.5  # of the shortest honest row, and of the source's longest one
+_CURVED = 0.05  # distance to the nearest multiple of the honest result
+_CHANNELS = 24  # that a blur is fitted to
+_REACH = 2  # cells on each side that it mixes
+_FITTED = 0.05  # of the variation: distance to the honest result after the fitted blur
+_KEEPS_MEANS = 0.05  # how far the weights of a blur may be from a sum of one
+_SMOOTHER = 0.9  # of the variation that the smoothest kernel leaves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HonestRows:
+    """The honest results (cells × channels) that a table is compared with."""
+
+    results: Sequence[Wide]
+    smoothest: Wide  # by the kernel that leaves the least variation
+    longest: float  # norm of the source's longest row
+
+
+def find_lost(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
+    """Compare the rows (cells × channels) of a table with the honest ones."""
+    if len(table) < 2 or not np.ptp(table, axis=0).any():
+        return None  # zero or constant: the table's own values say so
+    found = _directions(table, honest) or _mirror_image(table, honest, target)
+    for result in honest.results:
+        found = found or _order(table, result) or _lengths(table, result, honest.longest)
+    return found or _blur(table, honest, target)
+
+
+def _directions(table: Wide, honest: HonestRows) -> Finding | None:
+    """Count the independent directions in which positions differ."""
+    cells = spread(len(table), _CELLS)
+    mine = _strengths(table[cells])
+    count = int(np.sum(mine > _GONE))
+    # A gap, not a slope: smooth tables have directions of every strength.
+    if not 0 < count < len(mine) or mine[count - 1] < _THERE:
+        return None
+    theirs = [_strengths(result[cells]) for result in honest.results]
+    had = min(int(np.sum(strengths > _THERE)) for strengths in theirs)
+    lost = min(ratio(size(strengths[count:]), size(strengths)) for strengths in theirs)
+    if had <= count or lost < _MATTERS:
+        return None
+    words = "direction" if count == 1 else "directions"
+    detail = f"positions differ in {count} independent {words}, an honest resize's in {had}"
+    return Finding("directions lost", detail)
+
+
+def _strengths(rows: Wide) -> Wide:
+    """Return the singular values of centred rows, relative to the largest."""
+    values: Wide = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
+    return values / (values[0] or 1.0)
+
+
+def _mirror_image(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
+    """Look for an axis along which the table is its own mirror image, unlike honest results."""
+    for axis, words in ((0, "top and bottom"), (1, "left and right")):
+        if _asymmetry(table, target, axis) >= _GONE:
+            continue
+        if min(_asymmetry(result, target, axis) for result in honest.results) > _ASYMMETRIC:
+            detail = f"{words} are exactly alike: mixed with its mirror image"
+            return Finding("mirror image", detail)
+    return None
+
+
+def _asymmetry(rows: Wide, target: Grid, axis: int) -> float:
+    varying = (rows - rows.mean(axis=0)).reshape(target.height, target.width, -1)
+    return ratio(size(varying - np.flip(varying, axis)), size(varying))
+
+
+def _order(table: Wide, honest: Wide) -> Finding | None:
+    """Look for one function that was applied to every value, as a root or a power."""
+    chosen = spread(table.size, _VALUES)
+    mine, theirs = table.reshape(-1)[chosen], honest.reshape(-1)[chosen]
+    if len(mine) < _FEWEST_VALUES:
+        return None
+    factor = ratio(float(mine @ theirs), float(theirs @ theirs))
+    if size(mine - factor * theirs) <= _CURVED * size(mine):
+        return None
+    rising = np.diff(mine[np.argsort(theirs, kind="stable")])
+    if float(rising.min()) < -_GONE * float(np.ptp(mine)) or len(np.unique(mine)) < len(mine) // 2:
+        return None
+    return Finding("bent", "every value was changed by one function, as a root or a power does")
+
+
+def _lengths(table: Wide, honest: Wide, longest: float) -> Finding | None:
+    """Look for rows that have the honest direction, and a length that nothing restores."""
+    mine, theirs = (np.sqrt((rows**2).sum(axis=1)) for rows in (table, honest))
+    if not mine.all() or not theirs.all():
+        return None
+    if float((unit(table) * unit(honest)).sum(axis=1).min()) < _ALONG:
+        return None
+    odd = (mine < _SHORT * theirs.min()) | (mine > _LONG * longest)
+    if not odd.any():
+        return None
+    detail = f"{odd.sum()} of {len(table)} cells have another length than any resize gives them"
+    return Finding("cells scaled", detail)
+
+
+def _blur(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
+    """Look for an honest result whose cells were mixed with their neighbours."""
+    if _variation(table) >= _SMOOTHER * _variation(honest.smoothest):
+        return None
+    channels = spread(table.shape[1], _CHANNELS)
+    for reach in range(1, _REACH + 1):
+        if min(target.height, target.width) < 3 * reach + 1:
+            break
+        mine = _mixed(table[:, channels], target, reach)[0]
+        for result in honest.results:
+            parts = _mixed(result[:, channels], target, reach)
+            weights = np.linalg.lstsq(parts.T, mine, rcond=None)[0]
+            sums = float(weights @ _counts(reach))
+            apart = size(mine - weights @ parts)
+            if abs(sums - 1) < _KEEPS_MEANS and apart <= _FITTED * _variation(mine[:, None]):
+                words = "an honest resize whose cells were mixed with their neighbours"
+                return Finding("blurred", f"{words}: smoother than any kernel makes it")
+    return None
+
+
+def _variation(rows: Wide) -> float:
+    return size(rows - rows.mean(axis=0))
+
+
+def _orbits(reach: int) -> list[list[tuple[int, int]]]:
+    """List the shifts that a symmetric blur weighs alike; first that by nothing."""
+    steps = range(-reach, reach + 1)
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for down, across in sorted(product(steps, steps), key=lambda at: (abs(at[0]), abs(at[1]))):
+        found.setdefault((abs(down), abs(across)), []).append((down, across))
+    return list(found.values())
+
+
+def _counts(reach: int) -> Wide:
+    return np.array([len(orbit) for orbit in _orbits(reach)], np.float64)
+
+
+def _mixed(rows: Wide, target: Grid, reach: int) -> Wide:
+    """Return the sum over each orbit of shifts, at the cells that are no border's."""
+    grid = rows.reshape(target.height, target.width, -1)
+    height, width = target.height - 2 * reach, target.width - 2 * reach
+    sums = [
+        sum(
+            grid[reach + down : reach + down + height, reach + across : reach + across + width]
+            for down, across in orbit
+        )
+        for orbit in _orbits(reach)
+    ]
+    return np.stack([np.asarray(each).reshape(-1) for each in sums])

@@ -1,0 +1,75 @@
+"""What a source looks like that was turned, cut, or resampled along one axis alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures.sampling import Wide, resample
+
+_PLAIN = (
+    Resampling(Method.BILINEAR, antialias=False),
+    Resampling(Method.NEAREST, antialias=False),
+)
+
+
+def resamplings() -> tuple[Resampling, ...]:
+    """Return every library's way to resample, and two plain ones."""
+    return tuple(dict.fromkeys([*(c.resampling for c in CONVENTIONS.values()), *_PLAIN]))
+
+
+def flat(grid: Wide) -> Wide:
+    """Return the rows of a grid (1, h, w, d)."""
+    return np.ascontiguousarray(grid).reshape(-1, grid.shape[-1])
+
+
+def turned(grid: Wide, target: Grid) -> Iterator[tuple[str, str, Wide]]:
+    """Compute the source turned, cut to a part, or resampled along one axis alone.
+
+    The grid is (1, h, w, d). The results are names, words and rows.
+    """
+    height, width = grid.shape[1:3]
+    yield from _one_axis(grid, target)
+    for resampling in resamplings():
+        for quarter, word in ((1, "90"), (2, "180"), (3, "270")):
+            turned = resample(np.rot90(grid, quarter, (1, 2)), target, resampling)
+            yield "rotated", f"turned by {word}° ({resampling})", flat(turned)
+        if min(height, width) < 4:
+            continue
+        for words, part in (
+            ("the top half", grid[:, : height // 2]),
+            ("the left half", grid[:, :, : width // 2]),
+            ("the top left 60 %", grid[:, : -(-3 * height // 5), : -(-3 * width // 5)]),
+            ("the middle", grid[:, height // 4 : -(height // 4), width // 4 : -(width // 4)]),
+        ):
+            words = f"{words} of the source, stretched over the whole grid ({resampling})"
+            yield "cropped", words, flat(resample(part, target, resampling))
+        if target.height != target.width:
+            swapped = resample(grid, Grid(target.width, target.height), resampling)
+            words = f"resized to {target.width}×{target.height}: height and width are swapped"
+            yield "swapped", words, flat(swapped)
+
+
+def _one_axis(grid: Wide, target: Grid) -> Iterator[tuple[str, str, Wide]]:
+    """One axis is resampled; along the other, rows or columns are repeated or cut off."""
+    height, width = grid.shape[1:3]
+    for axis, source, count, resized, word, other in (
+        (2, width, target.width, Grid(target.height, width), "columns", "rows"),
+        (1, height, target.height, Grid(height, target.width), "rows", "columns"),
+    ):
+        if source == count or min(height, width) < 2:
+            continue
+        places = np.arange(count)
+        verb = "cut off" if count < source else "repeated"
+        words = f"only the {other} are resampled; {word} are {verb}"
+        for resampling in resamplings():
+            half = resample(grid, resized, resampling)
+            for where in (places % source, np.minimum(places, source - 1)):
+                yield (
+                    "not resampled along one axis",
+                    f"{words} ({resampling})",
+                    flat(half.take(where, axis)),
+                )
