@@ -45,11 +45,13 @@ def _pillow(filter_: Image.Resampling) -> Proper:
 def _zoom(order: int, *, grid_mode: bool) -> Proper:
     def resized(cells: Cells, target: Shape) -> Cells:
         factors = [t / s for s, t in zip(cells.shape, target, strict=False)]
-        mode = "reflect" if grid_mode else "constant"
-        if grid_mode:
-            mode = "nearest"
+        # The default mode, "constant", makes the last row or column zero at some sizes (24 → 22).
         made = ndimage.zoom(
-            cells.astype(np.float64), [*factors, 1], order=order, grid_mode=grid_mode, mode=mode
+            cells.astype(np.float64),
+            [*factors, 1],
+            order=order,
+            grid_mode=grid_mode,
+            mode="nearest" if grid_mode else "mirror",
         )
         result: Cells = made.astype(np.float32)
         return result

