@@ -105,6 +105,11 @@ def target_request(ours: Located, theirs: Located, request: Request, output: Pat
         return replace(request, to_grid=replace(found.grid, depth=slices))
     if request.to_window is not None or request.to_length is not None:
         return request
+    for unsettled in ours.unsettled:
+        raise GeometryError(
+            f"The source of {output.name}: {unsettled.error.message}",
+            hint="state the source's geometry with --from SIZE, and the output's with --to SIZE.",
+        )
     for unsettled in theirs.unsettled:
         raise GeometryError(
             f"{output.name}: {unsettled.error.message}",

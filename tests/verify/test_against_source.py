@@ -253,3 +253,22 @@ def test_a_folder_s_config_must_agree_with_its_tables(tmp_path: Path, run: Any) 
     done = run("verify", str(tmp_path / "new"), *words)
     assert done.code == 3
     assert "says image_size 64x96, but the tables are for 96x144 px" in done.out
+
+
+def test_a_source_whose_grid_is_open_is_named_with_the_flags_that_settle_it(
+    tmp_path: Path, run: Any
+) -> None:
+    tensors = vit(*SOURCE, patch=8, channels=48)
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(1, 1 + 9 * 14, 48)).astype(np.float32)
+    write_safetensors(tmp_path / "source.safetensors", {**tensors, "pos_embed": noise})
+    made = honest(noise[0], 1, SOURCE, (12, 12), "timm")[None]
+    write_safetensors(tmp_path / "out.safetensors", {**tensors, "pos_embed": made})
+    words = ("verify", str(tmp_path / "out.safetensors"), "--against")
+    done = run(*words, str(tmp_path / "source.safetensors"))
+    assert done.code == 1
+    assert "The source of out.safetensors: pos_embed has 127 rows" in done.err
+    assert "with --from SIZE, and the output's with --to SIZE" in done.err
+    sizes = ("--from", "72x112", "--to", "96x96")
+    settled = run(*words, str(tmp_path / "source.safetensors"), *sizes)
+    assert "9×14 → 12×12" in settled.out
