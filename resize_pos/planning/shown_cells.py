@@ -29,7 +29,7 @@ from resize_pos.planning.unknown_names import name_regex, reads_sequences
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Read = Callable[[str], "NDArray[Any]"]
+ReadValues = Callable[[str], "NDArray[Any]"]
 
 _IMAGE = frozenset({Role.ABSOLUTE, Role.MIXING, Role.RELATIVE, Role.DISTANCE, Role.REFERENCE})
 _MOST_BYTES = 2**24
@@ -68,7 +68,7 @@ def shown_beside(
     tensors: Mapping[str, TensorInfo],
     explained: Collection[str],
     widths: Mapping[int, int],
-    read: Read,
+    read: ReadValues,
 ) -> Iterator[tuple[str, str]]:
     """Find what varies over the grid of a table that has as many cells as the model features.
 
@@ -105,7 +105,7 @@ def shown_beside(
 
 
 def shown_alone(
-    tensors: Mapping[str, TensorInfo], explained: Collection[str], read: Read
+    tensors: Mapping[str, TensorInfo], explained: Collection[str], read: ReadValues
 ) -> Iterator[tuple[str, str]]:
     """Find what holds cells in a file in which no table was found: the tensor, and the reason."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
