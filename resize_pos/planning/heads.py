@@ -56,7 +56,9 @@ def heads_over_cells(
         inside = _outer(info.name) in readers.get(count, ())  # the next layer reads it
         if inside or count in norms or alike[_DIGITS.sub("0", info.name)] > 1:
             continue
-        round_number = count & (count - 1) == 0 or count in readers
+        # Queries, keys and values of one layer are two or three times as many as a width.
+        multiple = any(count == times * norm for norm in norms for times in (2, 3, 4))
+        round_number = count & (count - 1) == 0 or count in readers or multiple
         usual = round_number or _CLASSIFIER.fullmatch(_module(info.name)) is not None
         if usual and (_NO_MAP.search(info.name) or not _MAP.search(_module(info.name))):
             continue
