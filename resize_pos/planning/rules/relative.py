@@ -23,6 +23,7 @@ from resize_pos.planning.rules.window import (
     read_root_patch,
     read_window,
     rule_of,
+    stays,
     window_hypotheses,
 )
 
@@ -41,8 +42,7 @@ def _settle_image(
     match: Match, place: Place, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
     rule, tensor, layout = rule_of(match.family), match.tensor, match.layout
-    pixels = place.stride == Size(1, 1)  # a model that restores images; its windows are small
-    if pixels or not _is_the_image(match, around, settled):
+    if stays(place, around) or not _is_the_image(match, around, settled):
         return _table(match, lone_window(tensor, layout, match.family.role), (_ONLY_A_WINDOW,))
     hypotheses = list(image_hypotheses(match, place, around, settled))
     window, evidence = read_window(tensor, layout, match.family.role, hypotheses, "--from-grid")

@@ -10,7 +10,7 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.families.family import Family, Role
+from resize_pos.families.family import Family, Role, name_pattern
 from resize_pos.families.patch_size import Patch, read_patch
 from resize_pos.families.tables import PositionTable, stored_grid
 from resize_pos.families.windows import Follows, WindowRule
@@ -270,3 +270,14 @@ def leader_of(
             if base + name in settled:
                 return settled[base + name]
     return None
+
+
+def stays(place: Place, around: Surroundings) -> bool:
+    """Whether --leave names a relative table of a model that restores images, pixel by pixel.
+
+    Then the windows of its other blocks are no images either.
+    """
+    if around.request.leave is None or place.stride != Size(1, 1):
+        return False
+    leave = name_pattern("--leave", *around.request.leave)
+    return any(leave.search(n) for n in around.tensors if n.endswith("position_bias_table"))
