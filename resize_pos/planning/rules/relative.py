@@ -26,6 +26,7 @@ from resize_pos.planning.rules.window import (
     stays,
     window_hypotheses,
 )
+from resize_pos.planning.unknown_names import name_regex
 
 
 def settle_table(
@@ -321,13 +322,15 @@ def _settle_nothing(
 def _settle_unknown(
     match: Match,
     place: Place,  # noqa: ARG001
-    around: Surroundings,  # noqa: ARG001
+    around: Surroundings,
     settled: Mapping[str, PositionTable],  # noqa: ARG001
 ) -> PositionTable:
+    regex = name_regex(match.tensor.name, around.tensors)
     raise GeometryError(
         f"{match.tensor} is a relative table of a model that no family knows. It is unknown "
         "whether its window follows the image, so the file could only be converted in part.",
-        hint="`resize-pos families` lists the models whose relative tables are known.",
+        hint=f"pass --leave '{regex}' if its window is the same at every size; else convert it "
+        "with its own library.",
     )
 
 
