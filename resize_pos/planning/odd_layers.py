@@ -16,7 +16,7 @@ from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.planning.candidates import is_matrix_name
 
-_FEWEST_CELLS = 9  # that a head reads at once; fewer are levels, or patches that were merged
+_FEWEST_CELLS = 20  # that a head reads at once; up to 4×4 are levels, or patches that were merged
 _FEWEST_CHANNELS = 8
 _COLOURS = range(2, 5)  # channels of a pixel
 _PAIRS = (("weight", "bias"), ("bias", "weight"), ("gamma", "beta"), ("beta", "gamma"))
@@ -95,9 +95,10 @@ def flat_readers(every: Mapping[str, TensorInfo]) -> Iterator[tuple[TensorInfo, 
             continue
         for count in channels:
             cells, rest = divmod(info.shape[1], count)
-            if not rest and cells >= _FEWEST_CELLS:
-                yield info, cells, count
-                break
+            if not rest:
+                if cells >= _FEWEST_CELLS:
+                    yield info, cells, count
+                break  # a smaller number of channels would divide nearly everything
 
 
 def is_pair_of_cells(info: TensorInfo, cells: int) -> bool:
