@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -47,6 +48,8 @@ def axial_pair(
     counted = "0" in tensor.name[-1:] and sound_of(tensor.name) is not Sound.POSITION
     if counted and len(tensor.shape) < 4:  # weights.0 and weights.1 of anything
         return None
+    if tensor.name.endswith(".0") and len(tensor.shape) < 4 and _are_scales(tensor, other):
+        return None
     stem = tensor.name.rpartition(".")[0]
     first, second = (
         Match(info, replace(FAMILY, axes=(layout,)), stem, layout)
@@ -54,6 +57,14 @@ def axial_pair(
         if layout is not None
     )
     return first, second
+
+
+def _are_scales(tensor: TensorInfo, other: TensorInfo) -> bool:
+    """Whether two numbered tables are those of two branches or scales: CrossViT's pos_embed.0."""
+    rows = [each.shape[-2] for each in (tensor, other)]
+    if tensor.shape[-1] != other.shape[-1] or max(rows) not in _AXIS_ROWS:
+        return True
+    return rows[0] != rows[1] and all(math.isqrt(n) ** 2 == n for n in rows)
 
 
 def neutral_pair(
@@ -105,13 +116,17 @@ def axial_tables(
 ) -> Sequence[PositionTable] | OpenCase:
     """Accept both tables if the stated size agrees with them; else ask."""
     rule = RULES[Role.ABSOLUTE].settle
-    flags = " ".join(command(match.tensor, match.layout, around.tensors) for match in pair)
+    alike = {name_regex(match.tensor.name, around.tensors) for match in pair}
+    numbered = len(alike) == 1
+    flags = " ".join(
+        command(match.tensor, match.layout, around.tensors, numbered=numbered) for match in pair
+    )
     names = " and ".join(match.tensor.name for match in pair)
     lengths = "×".join(
         str(match.tensor.shape[match.layout.terms.index(axis)])
         for match, axis in zip(pair, "hw", strict=True)
     )
-    leave = "|".join(name_regex(match.tensor.name, around.tensors) for match in pair)
+    leave = "|".join(sorted(alike))
     flags += from_flag(around.request)
     hint = (
         f"pass {flags} to resize them, or --leave '{leave}' if they do not depend on the "

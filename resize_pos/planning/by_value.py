@@ -101,7 +101,8 @@ def find_by_value(
             result = axial_tables(pair, around, settled)
         else:
             candidate = candidate_of(tensor, widths, neutral)
-            result = None if candidate is None else _consider(candidate, around, settled)
+            found = {**settled, **{table.name: table for table in tables}}
+            result = None if candidate is None else _consider(candidate, around, settled, found)
         if isinstance(result, OpenCase):
             alone = neutral.get(name, False) or is_stored_map(tensor)
             if result.strength is not Strength.NEUTRAL or alone:
@@ -112,8 +113,12 @@ def find_by_value(
 
 
 def _consider(
-    candidate: TableCandidate, around: Surroundings, settled: Mapping[str, PositionTable]
+    candidate: TableCandidate,
+    around: Surroundings,
+    settled: Mapping[str, PositionTable],
+    leaders: Mapping[str, PositionTable],
 ) -> Sequence[PositionTable] | OpenCase | None:
+    """Judge a candidate. `leaders` are also the tables that were found by value before it."""
     attempts, errors = [], []
     little = Strength.WEAK if candidate.sound is Sound.POSITION else Strength.NEUTRAL
     if is_line(candidate.tensor, candidate.layouts[0], around.read):
@@ -121,7 +126,7 @@ def _consider(
         return _open(candidate, line, little, around)
     for layout in candidate.layouts:
         try:
-            attempts.append(attempt_of(candidate.tensor, layout, around, settled))
+            attempts.append(attempt_of(candidate.tensor, layout, around, leaders))
         except GeometryError as error:
             errors.append(error)
     best = [each for each in attempts if each.supported] or attempts

@@ -215,6 +215,14 @@ def is_plain_layer(tensor: TensorInfo, tensors: Container[str]) -> bool:
     return f"{name[: -len('.weight')]}.bias" in tensors or _HINT.search(name) is None
 
 
+def is_convolution(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> bool:
+    """Whether a tensor is a kernel with an extent and has its bias beside it."""
+    if len(tensor.shape) < 4 or not tensor.name.endswith(".weight"):
+        return False
+    bias = tensors.get(tensor.name.removesuffix("weight") + "bias")
+    return bias is not None and bias.shape == tensor.shape[:1]
+
+
 def candidate_of(
     tensor: TensorInfo, widths: Mapping[int, int], neutral: Container[str] = ()
 ) -> TableCandidate | None:

@@ -49,12 +49,16 @@ _AXIS_NAME = lazy_regex(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?
 _ROTARY = lazy_regex(
     r"rope|rotary|(?:^|[._])(?:cos|sin|cis|angles?)(?:$|[._])|freqs", re.IGNORECASE
 )
+_RANDOM = lazy_regex(r"projection_matrix$")  # Performer's random features
+_USUAL_MULTIPLE = 32  # of which the lengths of layers are multiples
+_STATED_SIZE = lazy_regex(r"(?<![0-9])([1-9][0-9]{1,3})x([1-9][0-9]{1,3})(?![0-9])")
 _OFFSETS = lazy_regex(r"(?:rel|relative|pair|offset)\w*bias$", re.IGNORECASE)
 
 
 def require_whole(located: Located, steps: Sequence[Step], request: Request) -> None:
     """Refuse to convert a part of a model: stop at the first tensor that nothing explains."""
     _require_references(steps)
+    _require_plain_names(located, request)
     found = suspects(located, steps, request)
     if not found:
         return
@@ -74,6 +78,25 @@ def require_whole(located: Located, steps: Sequence[Step], request: Request) -> 
 
 
 _FROM = " --from SIZE"
+
+
+def _require_plain_names(located: Located, request: Request) -> None:
+    """Refuse names that state the sizes of stages: enc.64x64_conv, enc.32x32_down."""
+    leave = None if request.leave is None else name_pattern("--leave", *request.leave)
+    sizes: dict[tuple[int, int], str] = {}
+    for name in located.others:
+        stated = _STATED_SIZE.search(name) if "x" in name else None
+        if stated is not None and not (leave is not None and leave.search(name)):
+            sizes.setdefault((int(stated[1]), int(stated[2])), name)
+    for (height, width), name in sizes.items():
+        half = sizes.get((height // 2, width // 2))
+        if half is not None and height % 2 == width % 2 == 0:
+            raise TableError(
+                f"{name} and {half} state sizes in their names, so the model for another size has "
+                "other names.",
+                hint=r"convert it with its own library, or pass --leave '\d+x\d+' if its code "
+                "keeps these names.",
+            )
 
 
 def _require_references(steps: Sequence[Step]) -> None:
@@ -196,6 +219,7 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
             _axis_table(info, every)
             or _norm(info, every, norms)
             or _flat(info, flat)
+            or _reads_tokens(info, norms, features)
             or _spectrum(info, norms)
             or _mixes_cells(info, norms, layers, made, pixels)
             or _per_head(info, every, norms, features)
@@ -237,6 +261,19 @@ def _flat(info: TensorInfo, flat: Mapping[str, tuple[int, int]]) -> str:
         return ""
     cells, channels = flat[info.name]
     return f"reads {cells} cells of {channels} channels at once"
+
+
+def _reads_tokens(info: TensorInfo, widths: Mapping[int, int], features: Collection[int]) -> str:
+    """A parameter over cells and something else than features: Linformer's proj_k."""
+    if len(info.shape) != 2 or is_matrix_name(info.name) or _RANDOM.search(info.name):
+        return ""
+    if any(length in widths or length in features for length in info.shape):
+        return ""
+    for cells in info.shape:
+        grid = math.isqrt(cells) ** 2 == cells or math.isqrt(cells - 1) ** 2 == cells - 1
+        if grid and cells >= FEWEST_CELLS and cells % _USUAL_MULTIPLE:
+            return f"has an axis of {cells}, and none as long as a width of this model"
+    return ""
 
 
 def _spectrum(info: TensorInfo, widths: Mapping[int, int]) -> str:

@@ -31,7 +31,9 @@ FINER = (1, 2, 4, 8)  # pixels per cell of a map that is finer than the patches
 _USUAL_MULTIPLE = 32  # of which the lengths of hidden layers are multiples
 # Tables that are looked up by word, or that ask: their number of rows is no grid.
 _LOOKED_UP = lazy_regex(
-    r"quer(?:y|ies)|latent|vocab|(?:word|token)s?_?emb|embed_tokens|wte\b", re.IGNORECASE
+    r"quer(?:y|ies)|latent|vocab|(?:word|token)s?_?emb|embed_tokens|wte\b"
+    r"|projection_matrix",  # Performer's random features
+    re.IGNORECASE,
 )
 _DIGITS = lazy_regex(r"\d+")
 

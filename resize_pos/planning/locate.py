@@ -24,7 +24,13 @@ from resize_pos.families.tables import (
     is_all_text,
 )
 from resize_pos.planning.by_value import UnknownTables, find_by_value, match_by_shape
-from resize_pos.planning.candidates import Sound, has_pixels, sound_of, sounds_like_sequence
+from resize_pos.planning.candidates import (
+    Sound,
+    has_pixels,
+    is_convolution,
+    sound_of,
+    sounds_like_sequence,
+)
 from resize_pos.planning.custom import chosen_layout, custom_families
 from resize_pos.planning.grid_solver import Geometry
 from resize_pos.planning.row_numbers import with_their_tables
@@ -89,6 +95,8 @@ def locate_tables(around: Surroundings) -> Located:
             left_alone.append(match)
         elif match is not None:
             matches[match.family.role].append(match)
+        elif is_convolution(tensor, around.tensors):
+            continue  # positions by a depthwise convolution: UniFormer's pos_embed.weight
         elif objections or _sounds_like(tensor):
             reason = "; ".join(objections) or UNKNOWN_NAME
             near_misses.append(NearMiss(tensor, reason))

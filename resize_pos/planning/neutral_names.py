@@ -75,6 +75,8 @@ def neutral_names(
         if DTYPES[info.dtype].floating
         for length in _features(info, looked_up=name in bare)
     }
+    # A gated layer puts out twice what the next one reads.
+    features |= {2 * info.shape[1] for n, info in bare.items() if is_matrix_name(n)}
     alike = Counter((_DIGITS.sub("0", name), info.shape) for name, info in bare.items())
     repeated = {n for n, info in bare.items() if alike[_DIGITS.sub("0", n), info.shape] > 1}
     kernels = pixel_kernels(tensors.values())

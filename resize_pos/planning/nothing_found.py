@@ -8,7 +8,7 @@ import re
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import TableError
 from resize_pos.core.request import Request
-from resize_pos.core.tensors import TensorInfo
+from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located
 from resize_pos.planning.candidates import Sound, sound_of, sounds_like_sequence
@@ -94,4 +94,6 @@ _ONE_CHANNEL = " --axes '(p h w s)'"
 
 def _may_be_table(tensor: TensorInfo) -> bool:
     rows = math.prod(tensor.shape[:-1])
+    if not DTYPES[tensor.dtype].floating:  # an index into a table
+        return False
     return len(tensor.shape) in (2, 3) and rows >= _FEWEST_ROWS and tensor.shape[-1] > 1

@@ -11,6 +11,7 @@ from resize_pos.core.errors import GeometryError, TableError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, Tiling, size_of
 from resize_pos.core.json_edit import Document
+from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.notes import Note
 from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.core.request import Request, as_lengths
@@ -36,6 +37,7 @@ from resize_pos.planning.unknown_names import reads_sequences
 _CELLS = frozenset({Role.ABSOLUTE, Role.MIXING})  # one row or column per cell of the image
 IMAGE_ROLES = _CELLS | {Role.RELATIVE, Role.DISTANCE}
 _GRIDS = _CELLS | {Role.REFERENCE, Role.KERNEL}
+_NUMBER = lazy_regex(r"\d+")
 _BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # changed only by their own flags
 
 
@@ -332,11 +334,14 @@ def _require_one_size(steps: Sequence[Step], request: Request) -> None:
                 sizes[table.name] = size, tiling, table.grid
     if request.to_size is not None and len(sizes) > 1:
         shown = ", ".join(f"{name} {size} px" for name, (size, _, _) in sizes.items())
+        tower = _tower_of(*sizes)
+        choose = f"choose one by a part of its tables' names, for example --tower {tower}."
+        if len({_NUMBER.sub("0", name) for name in sizes}) == 1 and request.from_size is None:
+            choose = f"if they are scales of one image, pass its --from SIZE; else {choose}"
         raise GeometryError(
             f"--to {request.to_size}: the towers in this file see images of different sizes "
             f"({shown}).",
-            hint="choose one by a part of its tables' names, for example --tower "
-            f"{_tower_of(*sizes)}.",
+            hint=choose,
         )
 
 

@@ -24,6 +24,7 @@ _MOST_TOKENS = 8  # rows beside a grid
 _LOOKUP = lazy_regex(r"emb\w*\.(?:\w+\.)?weight$")
 _NUMBER = lazy_regex(r"\d+")
 NAME = "by-value"
+_ANY = r"\d+$"
 UNKNOWN_NAME = "no family knows this name"
 FAMILY = Family(
     name=NAME,
@@ -60,8 +61,13 @@ class OpenCase:
     strength: Strength = Strength.WEAK
 
 
-def name_regex(name: str, tensors: Iterable[str]) -> str:
-    """Return an expression for a name, and for all names that differ from it in numbers only."""
+def name_regex(name: str, tensors: Iterable[str], *, numbered: bool = False) -> str:
+    """Return an expression for a name, and for all names that differ from it in numbers only.
+
+    `numbered`: the number at its end says what it is: pos.0 and pos.1 are rows and columns.
+    """
+    if numbered:
+        return f"{name_regex(name, tensors)[: -len(_ANY)]}{name[-1]}$"
     several = _names_alike(tensors)[_NUMBER.sub("0", name)] > 1
     inner = _NUMBER.sub("0", re.escape(name)).replace("0", r"\d+") if several else re.escape(name)
     return f"^{inner}$"
@@ -122,10 +128,12 @@ def is_near_square(rows: int) -> bool:
     return rows - math.isqrt(rows) ** 2 <= _MOST_TOKENS
 
 
-def command(tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str]) -> str:
+def command(
+    tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str], *, numbered: bool = False
+) -> str:
     """Return the flags that name a table, without the geometry."""
     axes = "" if layout is None else f" --axes '{layout}'"
-    return f"--pattern '{name_regex(tensor.name, tensors)}'{axes}"
+    return f"--pattern '{name_regex(tensor.name, tensors, numbered=numbered)}'{axes}"
 
 
 def either(flags: str, tensor: TensorInfo, tensors: Iterable[str]) -> str:

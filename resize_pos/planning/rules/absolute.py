@@ -169,10 +169,7 @@ def _solved(
         if each.grid.height % blocks.height == 0 and each.grid.width % blocks.width == 0
     ]
     rows = layout.rows(tensor.shape) // pieces
-    prefixes, suffixes = (
-        _counts(match.prefixes, family.prefix, match.stem, around, request.prefix, "--prefix"),
-        _counts(match.suffixes, family.suffix, match.stem, around, request.suffix, "--suffix"),
-    )
+    prefixes, suffixes = _tokens(match, around)
     shape = request.from_size if tiling is None and pieces == 1 else None
     if shape is not None and not shape.depth:
         inside += _of_square_patches(shape, rows, prefixes, suffixes)
@@ -262,6 +259,15 @@ def _require_plane(
                 hint=f"if these are {frames} frames, one after the other, pass --pattern "
                 f"'^{name}$' --axes '{timed(match.layout)}'{prefix}.",
             )
+
+
+def _tokens(match: Match, around: Surroundings) -> tuple[Sequence[RowCount], Sequence[RowCount]]:
+    """List how many rows may stand before the grid, and after it."""
+    family, stem, request = match.family, match.stem, around.request
+    return (
+        _counts(match.prefixes, family.prefix, stem, around, request.prefix, "--prefix"),
+        _counts(match.suffixes, family.suffix, stem, around, request.suffix, "--suffix"),
+    )
 
 
 def _counts(

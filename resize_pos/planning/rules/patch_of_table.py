@@ -241,11 +241,22 @@ def _is_first_step(found: Patch | None, match: Match, around: Surroundings) -> b
     """Whether a kernel that was only found nearby is too small for the size that is stated."""
     size, rows = around.request.from_size, match.layout.rows(match.tensor.shape)
     kernel = None if found is None or found.kernel is None else around.tensors[found.kernel]
-    if size is None or size.depth or found is None or kernel is None or len(kernel.shape) != 4:
+    if size is None or size.depth or found is None or kernel is None:
         return False
     patch = found.size
+    if len(kernel.shape) == 2:  # the stages of a pyramid; or its pixels have other channels
+        inputs = kernel.shape[0] if kernel.name.endswith("kernel") else kernel.shape[1]
+        if not is_numbered(match.tensor.name) or sides_that_fit(inputs, size, rows):
+            return False
+    elif len(kernel.shape) != 4:
+        return False
     cells = (size.height // patch.height) * (size.width // patch.width)
     return cells >= _COARSER * rows
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a name ends in a number: pos_embeds.0, the first of several scales or stages."""
+    return name.removesuffix(".weight")[-1:].isdecimal()
 
 
 def _of_other_channels(found: Patch | None, match: Match, around: Surroundings) -> Patch | None:

@@ -12,6 +12,7 @@ from resize_pos.families.windows import Clamp, Follows, Reach, WindowRule
 from resize_pos.planning.grid_solver import Hypothesis
 from resize_pos.planning.rules.base import Match, Surroundings, along
 from resize_pos.planning.rules.deep import deep_window
+from resize_pos.planning.rules.whole_image import ONLY_A_WINDOW, is_the_image
 from resize_pos.planning.rules.window import (
     Place,
     alike,
@@ -20,7 +21,6 @@ from resize_pos.planning.rules.window import (
     leader_of,
     lone_window,
     place_of,
-    read_root_patch,
     read_window,
     rule_of,
     stays,
@@ -43,8 +43,8 @@ def _settle_image(
     match: Match, place: Place, around: Surroundings, settled: Mapping[str, PositionTable]
 ) -> PositionTable:
     rule, tensor, layout = rule_of(match.family), match.tensor, match.layout
-    if stays(place, around) or not _is_the_image(match, around, settled):
-        return _table(match, lone_window(tensor, layout, match.family.role), (_ONLY_A_WINDOW,))
+    if stays(place, around) or not is_the_image(match, around, settled):
+        return _table(match, lone_window(tensor, layout, match.family.role), (ONLY_A_WINDOW,))
     hypotheses = list(image_hypotheses(match, place, around, settled))
     window, evidence = read_window(tensor, layout, match.family.role, hypotheses, "--from-grid")
     leader = leader_of(match.stem, (rule.leader,) if rule.leader else (), settled)
@@ -65,26 +65,6 @@ def _settle_image(
     )
     _require_one_image(table, around)
     return table
-
-
-_ONLY_A_WINDOW = "nothing shows that its window is the whole image, so it stays as a window"
-
-
-def _is_the_image(match: Match, around: Surroundings, settled: Mapping[str, PositionTable]) -> bool:
-    """Look for evidence that a window is the image, where a family ties all of them to it.
-
-    Evidence is a table of the same grid, a part for the class token, a config, an earlier
-    conversion, or a patch embedding in the same module. One that stands further up belongs to a
-    pyramid, whose windows do not grow with the image.
-    """
-    rule, tensor, family = rule_of(match.family), match.tensor, match.family
-    if rule.stage is not None or not family.patch or around.configs or tensor.name in around.known:
-        return True
-    if leader_of(match.stem, (rule.leader,) if rule.leader else (), settled) is not None:
-        return True
-    beside = any(match.stem + name in around.tensors for name in family.patch)
-    nowhere = read_root_patch(match, around) is None
-    return beside or nowhere or extra_rows(tensor, match.layout, family.role) > 0
 
 
 def _settle_global(

@@ -102,8 +102,12 @@ def alike(match: Match, around: Surroundings) -> list[TensorInfo]:
     rule, family = rule_of(match.family), match.family
     own = rule.place(match.tensor.name)
     tower = match.stem if rule.stage is None else own[0] if own else ""
-    towers = around.once(("towers", family.name), lambda: _towers(family, around))
-    return towers.get(tower, [])
+    return alike_everywhere(family, around).get(tower, [])
+
+
+def alike_everywhere(family: Family, around: Surroundings) -> Mapping[str, list[TensorInfo]]:
+    """List the tables of a family by the tower that they belong to."""
+    return around.once(("towers", family.name), lambda: _towers(family, around))
 
 
 def _towers(family: Family, around: Surroundings) -> Mapping[str, list[TensorInfo]]:
