@@ -13,7 +13,6 @@ from dataclasses import replace
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role, name_pattern
 from resize_pos.families.tables import PositionTable, Unsettled
@@ -30,6 +29,7 @@ from resize_pos.planning.candidates import (
 )
 from resize_pos.planning.grid_solver import Reading, RowCount
 from resize_pos.planning.neutral_names import neutral_names
+from resize_pos.planning.open_layouts import several_layouts, with_pattern
 from resize_pos.planning.other_patches import CellKind, doubts
 from resize_pos.planning.rules import RULES
 from resize_pos.planning.rules.base import Match, Surroundings
@@ -47,12 +47,17 @@ from resize_pos.planning.unknown_names import (
     reads_sequences,
     text_layout,
 )
-from resize_pos.planning.value_evidence import Attempt, Values, ask_values, is_told, looks_learned
+from resize_pos.planning.value_evidence import (
+    Attempt,
+    Values,
+    ask_values,
+    is_told,
+    likely,
+    looks_learned,
+)
 
 _SMALL_KERNEL = 8  # pixels; a smaller convolution may be only the first step of an embedding
 _OFTEN_OVERLAPPING = (8, 16)  # pixels; 7×7 cells of 32, or 37×37 of 14, are usual
-_STEP_FLAG = lazy_regex(r"--patch \d+(?:x\d+)?")
-_GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")
 _FEWEST_SHARED = 36  # cells; smaller counts are shared by chance
 
 
@@ -129,12 +134,12 @@ def _consider(
             attempts.append(attempt_of(candidate.tensor, layout, around, leaders))
         except GeometryError as error:
             errors.append(error)
-    best = [each for each in attempts if each.supported] or attempts
+    best = likely(attempts)
     named = candidate.sound is Sound.POSITION
     if len(best) > 1:
-        return _open(candidate, _several_layouts(candidate, best, around), little, around)
+        return _open(candidate, several_layouts(candidate, best, around), little, around)
     if not best:
-        return _open(candidate, _with_pattern(candidate, errors[0], around), little, around)
+        return _open(candidate, with_pattern(candidate, errors[0], around), little, around)
     attempt = best[0]
     alone = not any(table.role is Role.ABSOLUTE for table in settled.values())
     objection = _objection(candidate, attempt, around, alone)
@@ -367,33 +372,3 @@ def reading_of(table: PositionTable) -> str:
 
 def _lower(words: str) -> str:
     return words[:1].lower() + words[1:]
-
-
-def _several_layouts(
-    candidate: TableCandidate, attempts: Sequence[Attempt], around: Surroundings
-) -> GeometryError:
-    layouts = " or ".join(f"'{each.table.layout}'" for each in attempts)
-    first = attempts[0].table
-    flags = command(first.tensor, first.layout, around.tensors) + from_flag(around.request)
-    return GeometryError(
-        f"{candidate.tensor} may be a position table, but more than one of its axes is as long as "
-        f"a width of this model ({layouts}), and its values do not tell.",
-        hint=either(flags, first.tensor, around.tensors),
-    )
-
-
-def _with_pattern(
-    candidate: TableCandidate, error: GeometryError, around: Surroundings
-) -> GeometryError:
-    """Say that a table is one under an unknown name, and that its grid is open, too."""
-    if error.hint is not None and ("--pattern" in error.hint or "drop --from" in error.hint):
-        return error
-    flags = command(candidate.tensor, candidate.layouts[0], around.tensors)
-    shown = _GRID_FLAGS.search(error.hint or "")  # what the values support
-    flags += f" {shown[0]}" if shown else from_flag(around.request)
-    step = _STEP_FLAG.search(error.hint or "")  # with which the stated size fits
-    flags += f" {step[0]}" if step else ""
-    return GeometryError(
-        f"{error.message.rstrip('.')}; no family knows its name.",
-        hint=either(flags, candidate.tensor, around.tensors),
-    )

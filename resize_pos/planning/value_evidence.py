@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from resize_pos.planning.rules.base import Match, Surroundings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_USUAL_ASPECT = 4  # of a grid, where its shape can also be read as frames of another grid
 _LARGEST_READ = 2**28  # bytes of a candidate whose values are read
 
 
@@ -46,6 +47,14 @@ class Attempt:
     def supported(self) -> bool:
         """Whether the values speak for the reading."""
         return self.values in (Values.AGREE, Values.FORMULA)
+
+
+def likely(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Prefer the readings that the values support, and among these a grid to a narrow strip."""
+    best = [each for each in attempts if each.supported] or attempts
+    grids = [(each, each.table.grid.height, each.table.grid.width) for each in best]
+    usual = [each for each, h, w in grids if max(h, w) <= _USUAL_ASPECT * min(h, w)]
+    return usual or best
 
 
 def ask_values(table: PositionTable, match: Match, around: Surroundings) -> Attempt:

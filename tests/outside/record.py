@@ -31,7 +31,8 @@ _DTYPES = {
     torch.bool: "BOOL",
     torch.uint8: "U8",
 }
-_LARGEST_VALUES = 200_000  # bytes of a buffer whose values are recorded
+_LARGEST_VALUES = 8_000_000  # bytes of a buffer whose values are recorded
+_LARGEST_TEXT = 40_000  # characters of such values, compressed; masks of windows need few
 
 
 def build(spec: Mapping[str, Any], size: tuple[int, int]) -> Any:
@@ -97,8 +98,11 @@ def record(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any
         number = not tensor.dtype.is_floating_point and not _equal(tensor, other)
         if name not in changed and not number:
             continue
-        if max(tensor.nbytes, other.nbytes) <= _LARGEST_VALUES:
-            values[name] = [_packed(tensor), _packed(other)]
+        if max(tensor.nbytes, other.nbytes) > _LARGEST_VALUES:
+            continue
+        packed = [_packed(tensor), _packed(other)]
+        if max(map(len, packed)) <= _LARGEST_TEXT:
+            values[name] = packed
             if name not in changed:
                 changed.append(name)
     module = entry["class"].split(".")[0]
