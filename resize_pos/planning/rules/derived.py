@@ -88,6 +88,15 @@ def _mask_blocks(
                 return blocks, reach
     if match.tensor.name in around.known:
         return around.known[match.tensor.name].grid, reach
+    if place.patch is None and match.family.patch:
+        told = around.request.from_size is not None
+        raise GeometryError(
+            f"{match.tensor} masks the windows of one image, and no patch embedding shows how many "
+            "pixels a cell has.",
+            hint="convert it with its own library."
+            if told
+            else "pass --from SIZE if a cell is one pixel; else convert it with its own library.",
+        )
     side = math.isqrt(count)
     if side * side != count:
         raise GeometryError(
