@@ -113,6 +113,8 @@ def shown_alone(
         shape = long_axes(info.shape)
         if name in explained or not DTYPES[info.dtype].floating or not 1 <= len(shape) <= 3:
             continue
+        if 0 in info.shape:  # an option of the model that is off: no keys, no registers
+            continue
         kind = _DIGITS.sub("0", name), info.shape
         layer = is_layer(info)
         if (layer and (len(shape) > 1 or kind in seen)) or max(shape) < FEWEST_CELLS:

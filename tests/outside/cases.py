@@ -316,6 +316,8 @@ def _pasted(hint: str, case: Case, flags: list[str]) -> list[str] | None:
         return None
     if _FLAGS[added[0]].kind in (Kind.FLAG, Kind.SWITCH):
         added = added[:1]
+    elif len(added) < 2:
+        return None  # a flag that a sentence mentions without a value
     if added[0] in flags and added[0] not in ("--pattern", "--axes", "--leave"):
         return None
     return [*flags, *added]
