@@ -127,11 +127,11 @@ def test_a_mask_without_a_patch_embedding_is_refused(tmp_path: Path) -> None:
     ("name", "kind"),
     [
         ("fightingcv:Container.VisionTransformer", "unchanged"),  # a depthwise convolution
-        ("fastreid:vision_transformer.VisionTransformer#1", "right"),  # patches overlap
+        ("fastreid:vision_transformer.VisionTransformer#1", "hint"),  # patches overlap
         ("voltron-robotics:vmvp.VMVP", "right"),  # a decoder's table follows one found by value
         ("vision-xformer:vision_performer.ViP", "right"),  # random features as wide as 8×8 cells
         ("spandrel:ATD.ATD", "hint"),  # --leave answers for windows of an unknown model
-        ("phenaki-pytorch:cvivit.CViViT", "unchanged"),  # a tensor without any element
+        ("phenaki-pytorch:cvivit.CViViT", "hint"),  # a tensor without any element
         ("stam-pytorch:stam.STAM", "right"),  # 5 frames of 1 + 8×8, and no 5×65 cells
     ],
 )
