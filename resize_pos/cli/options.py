@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from resize_pos.containers.io.remote_path import place, redacted
+from resize_pos.core.option_values import choice_of
 from resize_pos.core.options import (
     JOB_OPTION_BY_NAME,
     JOB_OPTIONS,
@@ -48,11 +49,11 @@ class _Choice(_BaseChoice):
 
     def __init__(self, option: Option) -> None:
         super().__init__(option.choices)
-        self._meaning = option.choice
+        self._option = option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word that the option's table has."""
-        return super().convert(self._meaning(value), param, ctx)
+        return super().convert(choice_of(self._option, value), param, ctx)
 
 
 class Count(click.IntRange):

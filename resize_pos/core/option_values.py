@@ -1,4 +1,4 @@
-"""Options as others see them: a request as plain data, and the documentation of arguments."""
+"""Options as others see them: the words that mean a choice, plain data, and documentation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from resize_pos.core.options import OPTIONS, Joined, Option, request_options
 def request_values(request: object, table: Iterable[Option | Joined] = OPTIONS) -> dict[str, Any]:
     """Return a request as plain data, one key per option; an option that was not given is None."""
     return {option.key: _plain(request, _path(option)) for option in request_options(table)}
+
+
+def choice_of(option: Option, word: str) -> str:
+    """Return the choice that a word means: in any case of letters, or by another name."""
+    known = {**dict(option.aliases), **{choice.lower(): choice for choice in option.choices}}
+    return known.get(word.lower(), word)
 
 
 def options_help(options: Iterable[Option]) -> str:

@@ -77,12 +77,6 @@ class Option:
         """The flag as error messages name it."""
         return self.flags[-1]
 
-    def choice(self, word: str) -> str:
-        """Return the choice that a word means: in any case of letters, or by another name."""
-        lower = word.lower()
-        known = {**dict(self.aliases), **{choice.lower(): choice for choice in self.choices}}
-        return known.get(lower, word)
-
     @property
     def field_name(self) -> str | None:
         """The field that holds it; None where several options make one field."""

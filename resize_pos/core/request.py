@@ -10,6 +10,7 @@ from resize_pos.core.conventions import ALIASES, CONVENTIONS, DEFAULT, Method, R
 from resize_pos.core.errors import UsageError
 from resize_pos.core.geometry import LARGEST, Grid, Size
 from resize_pos.core.operations import Lengthen
+from resize_pos.core.option_values import choice_of
 from resize_pos.core.options import JOB_OPTION_BY_NAME, OPTION_BY_NAME, Kind, Option
 from resize_pos.core.printable import quoted
 from resize_pos.core.request_fields import GridLike, RequestFields, RequestOptions, SizeLike
@@ -102,7 +103,7 @@ def read_option(option: Option, value: Any) -> Any:
         return texts or None
     if not isinstance(value, str):
         raise UsageError(f"{flag} is {quoted(value)}; expected text.")
-    value = option.choice(value)
+    value = choice_of(option, value)
     if option.choices and value not in option.choices:
         raise UsageError(
             f"{flag} {quoted(value)} is not known.",
