@@ -9,8 +9,8 @@ from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError, UsageError
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, custom_family
-from resize_pos.planning.candidates import Sound, candidate_of, widths_of
 from resize_pos.planning.rules.base import Surroundings
+from resize_pos.planning.unknown_names.candidates import Sound, candidate_of, widths_of
 
 _MOST_LISTED = 4
 
@@ -94,8 +94,8 @@ def _smooth(tensor: TensorInfo, layout: Layout, around: Surroundings) -> bool:
     """Whether the values support some grid of the rows in this layout."""
     if around.read is None or layout.grid(tensor.shape) is not None:
         return False
-    from resize_pos.planning.grid_solver import RowCount, readings
-    from resize_pos.planning.smoothness import judge_readings
+    from resize_pos.planning.geometry.grid_solver import RowCount, readings
+    from resize_pos.planning.geometry.smoothness import judge_readings
 
     pairs = [(RowCount(count, ""), RowCount(0, "")) for count in (0, 1, 2, 5)]
     rows = layout.rows(tensor.shape)

@@ -23,23 +23,28 @@ from resize_pos.families.tables import (
     Unsettled,
     is_all_text,
 )
-from resize_pos.planning.by_value import UnknownTables, find_by_value, match_by_shape
-from resize_pos.planning.candidates import (
+from resize_pos.planning.census.shown_cells import find_shown, require_rows_first
+from resize_pos.planning.custom import chosen_layout, custom_families
+from resize_pos.planning.geometry.grid_solver import Geometry
+from resize_pos.planning.geometry.sincos_detect import recognise_fixed
+from resize_pos.planning.geometry.stated_grid import require_stated_grid
+from resize_pos.planning.rules import RULES
+from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.unknown_names.by_value import UnknownTables, find_by_value, match_by_shape
+from resize_pos.planning.unknown_names.candidates import (
     Sound,
     has_pixels,
     is_convolution,
     sound_of,
     sounds_like_sequence,
 )
-from resize_pos.planning.custom import chosen_layout, custom_families
-from resize_pos.planning.grid_solver import Geometry
-from resize_pos.planning.row_numbers import with_their_tables
-from resize_pos.planning.rules import RULES
-from resize_pos.planning.rules.base import Match, Surroundings
-from resize_pos.planning.shown_cells import find_shown, require_rows_first
-from resize_pos.planning.sincos_detect import recognise_fixed
-from resize_pos.planning.stated_grid import require_stated_grid
-from resize_pos.planning.unknown_names import LEFT, UNKNOWN_NAME, reads_sequences, with_one_command
+from resize_pos.planning.unknown_names.commands import (
+    LEFT,
+    UNKNOWN_NAME,
+    reads_sequences,
+    with_one_command,
+)
+from resize_pos.planning.unknown_names.row_numbers import with_their_tables
 
 _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
@@ -59,8 +64,8 @@ def locate_in(
 
     `known` is geometry that is recorded elsewhere, such as in a file made from this one.
     """
-    from resize_pos.planning.prefix_place import check_prefix_places
-    from resize_pos.planning.value_checks import check_assumed_squares
+    from resize_pos.planning.geometry.prefix_place import check_prefix_places
+    from resize_pos.planning.geometry.value_checks import check_assumed_squares
 
     around = Surroundings.of(container, request)
     if known:
@@ -101,7 +106,7 @@ def locate_tables(around: Surroundings) -> Located:
             reason = "; ".join(objections) or UNKNOWN_NAME
             near_misses.append(NearMiss(tensor, reason))
     if near_misses:
-        from resize_pos.planning.unknown_windows import windows_left_alone
+        from resize_pos.planning.unknown_names.windows import windows_left_alone
 
         windows = windows_left_alone(near_misses, around.tensors)
         left_alone += windows
@@ -145,7 +150,7 @@ def locate_tables(around: Surroundings) -> Located:
     tables |= {table.name: table for table in found.tables}
     tables |= {numbers.name: numbers for numbers in with_their_tables(tables)}
     if not (known_ones or tables or unsettled or found.any or customs):
-        from resize_pos.planning.other_names import find_despite_names
+        from resize_pos.planning.unknown_names.other_names import find_despite_names
 
         unsettled += find_despite_names(around, explained - {e.tensor.name for e in left_alone})
     image = any(table.role in _IMAGE for table in tables.values())

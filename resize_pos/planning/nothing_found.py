@@ -11,8 +11,8 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located
-from resize_pos.planning.candidates import Sound, sound_of, sounds_like_sequence
-from resize_pos.planning.unknown_names import (
+from resize_pos.planning.unknown_names.candidates import Sound, sound_of, sounds_like_sequence
+from resize_pos.planning.unknown_names.commands import (
     NAME,
     UNKNOWN_NAME,
     name_regex,

@@ -27,12 +27,12 @@ from resize_pos.families.tables import (
     Unsettled,
     keep,
 )
-from resize_pos.planning.census import require_whole
-from resize_pos.planning.image_size import require_image_size
+from resize_pos.planning.census.suspects import require_whole
+from resize_pos.planning.geometry.image_size import require_image_size
 from resize_pos.planning.nothing_found import nothing_found, require_length_table, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
-from resize_pos.planning.unknown_names import reads_sequences
+from resize_pos.planning.unknown_names.commands import reads_sequences
 
 _CELLS = frozenset({Role.ABSOLUTE, Role.MIXING})  # one row or column per cell of the image
 IMAGE_ROLES = _CELLS | {Role.RELATIVE, Role.DISTANCE}

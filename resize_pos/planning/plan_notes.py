@@ -11,8 +11,8 @@ from resize_pos.core.operations import Lengthen, LengthMethod, Resample
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, is_all_text
-from resize_pos.planning.census import weak_suspects
-from resize_pos.planning.image_size import size_notes
+from resize_pos.planning.census.suspects import weak_suspects
+from resize_pos.planning.geometry.image_size import size_notes
 from resize_pos.planning.rules.base import NO_MASK
 
 # Roles whose rows are vectors or numbers that a user may expect to be restored.

@@ -11,7 +11,7 @@ from resize_pos._version import __version__
 from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.json_edit import parse
 from resize_pos.core.request import Request
-from resize_pos.planning.grid_solver import Geometry
+from resize_pos.planning.geometry.grid_solver import Geometry
 
 if TYPE_CHECKING:
     from resize_pos.core.tensors import TensorInfo

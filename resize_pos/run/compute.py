@@ -25,14 +25,14 @@ from resize_pos.core.operations import (
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Step
-from resize_pos.planning.plan import Plan
-from resize_pos.planning.unknown_names import is_by_value
-from resize_pos.planning.value_checks import (
+from resize_pos.planning.geometry.value_checks import (
     misplaced_rows,
     require_finite,
     require_plausible,
     tables_assumed_square,
 )
+from resize_pos.planning.plan import Plan
+from resize_pos.planning.unknown_names.commands import is_by_value
 from resize_pos.quality.checks import Check, Level
 from resize_pos.quality.measures.catalogue import Limit, Measured
 from resize_pos.quality.measures.direct import measure_direct

@@ -39,11 +39,11 @@ from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.request import Request
 from resize_pos.core.request_fields import JobFields
+from resize_pos.planning.geometry.prefix_place import check_prefix_places
 from resize_pos.planning.locate import locate_tables, require_one_geometry
 from resize_pos.planning.memory_check import require_memory
 from resize_pos.planning.output_name import default_output
 from resize_pos.planning.plan import Plan, make_plan
-from resize_pos.planning.prefix_place import check_prefix_places
 from resize_pos.planning.provenance import record
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.quality.measures.catalogue import Limit
@@ -149,7 +149,7 @@ def run(job: Job) -> Report:
     if not job.dry_run:
         _require_device(job.device)
     if job.dry_run or not plan.changes:  # the real run checks them in the transform
-        from resize_pos.planning.value_checks import require_sound_values
+        from resize_pos.planning.geometry.value_checks import require_sound_values
 
         require_sound_values(plan, lambda name: _bytes_of(container, name), container.path.name)
     inside = SizesInside()

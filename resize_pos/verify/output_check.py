@@ -25,11 +25,11 @@ from resize_pos.core.operations import (
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Step, stored_frames, stored_grid
+from resize_pos.planning.geometry.value_checks import require_finite
 from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import planned_geometry, recorded_geometry
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.value_checks import require_finite
 
 
 def check_output(

@@ -14,7 +14,7 @@ from resize_pos.core.operations import Lengthen, LengthMethod
 from resize_pos.core.request import Request, as_lengths
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable
-from resize_pos.planning.grid_solver import Geometry
+from resize_pos.planning.geometry.grid_solver import Geometry
 from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import (

@@ -9,7 +9,7 @@ import pytest
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid
 from resize_pos.families.family import Owner
-from resize_pos.planning.grid_solver import (
+from resize_pos.planning.geometry.grid_solver import (
     Hypothesis,
     Judge,
     Opinion,

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid
-from resize_pos.planning.grid_solver import Hypothesis, Reading, RowCount, readings, settle
-from resize_pos.planning.smoothness import Score, is_confident, judge_readings, looks_untrained
+from resize_pos.planning.geometry.grid_solver import Hypothesis, Reading, RowCount, readings, settle
+from resize_pos.planning.geometry.smoothness import (
+    Score,
+    is_confident,
+    judge_readings,
+    looks_untrained,
+)
 from tests.support.builders import flat, smooth
 
 Rows = NDArray[np.float64]

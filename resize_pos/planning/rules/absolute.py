@@ -19,8 +19,7 @@ from resize_pos.families.patch_size import (
     read_patch,
 )
 from resize_pos.families.tables import PositionTable
-from resize_pos.planning.candidates import widths_of
-from resize_pos.planning.grid_solver import (
+from resize_pos.planning.geometry.grid_solver import (
     Geometry,
     Hypothesis,
     Judge,
@@ -38,7 +37,8 @@ from resize_pos.planning.rules.patch_of_table import (
     require_usual_mel,
     timed,
 )
-from resize_pos.planning.shared_axis import is_line, shared_axis
+from resize_pos.planning.unknown_names.candidates import widths_of
+from resize_pos.planning.unknown_names.shared_axis import is_line, shared_axis
 
 _SWAPPED = {"1 (p h w s) d": "1 d (p h w s)", "(p h w s) d": "d (p h w s)"}
 _FEWEST_CELLS = 9  # of a grid of which a table may hold several
@@ -289,7 +289,7 @@ def _judge(match: Match, around: Surroundings) -> Judge | None:
         return None
 
     def judge(readings: Sequence[Reading]) -> Opinion:
-        from resize_pos.planning.smoothness import (
+        from resize_pos.planning.geometry.smoothness import (
             judge_readings,  # imports numpy: only if several readings fit
         )
 

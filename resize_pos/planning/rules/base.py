@@ -21,7 +21,7 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family
 from resize_pos.families.registry import registry
 from resize_pos.families.tables import PositionTable, Step
-from resize_pos.planning.grid_solver import Geometry, RowCount
+from resize_pos.planning.geometry.grid_solver import Geometry, RowCount
 from resize_pos.planning.provenance import recorded_geometry
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from resize_pos.families.patch_size import (
     rows_by_width,
     sides_that_fit,
 )
-from resize_pos.planning.other_patches import is_usual, other_patches
+from resize_pos.planning.geometry.other_patches import is_usual, other_patches
 from resize_pos.planning.rules.base import Match, Surroundings
 
 _FEWEST_OVERLAPPING = 36  # rows; smaller numbers fit some step by chance

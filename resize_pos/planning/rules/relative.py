@@ -9,7 +9,7 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.families.tables import PositionTable
 from resize_pos.families.windows import Clamp, Follows, Reach, WindowRule
-from resize_pos.planning.grid_solver import Hypothesis
+from resize_pos.planning.geometry.grid_solver import Hypothesis
 from resize_pos.planning.rules.base import Match, Surroundings, along
 from resize_pos.planning.rules.deep import deep_window
 from resize_pos.planning.rules.whole_image import ONLY_A_WINDOW, is_the_image
@@ -26,7 +26,7 @@ from resize_pos.planning.rules.window import (
     stays,
     window_hypotheses,
 )
-from resize_pos.planning.unknown_names import name_regex
+from resize_pos.planning.unknown_names.commands import name_regex
 
 
 def settle_table(

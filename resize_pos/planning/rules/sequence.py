@@ -10,7 +10,7 @@ from resize_pos.core.operations import Lengthen, LengthMethod, SinCos, SinCosMod
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, PositionTable, Step, Unsettled, is_all_text, keep
-from resize_pos.planning.grid_solver import candidates
+from resize_pos.planning.geometry.grid_solver import candidates
 from resize_pos.planning.rules.base import Match, Surroundings
 
 _RESERVED = 2  # rows before the first position in every family that derives from fairseq

@@ -14,7 +14,7 @@ from resize_pos.planning.rules.window import (
     read_root_patch,
     rule_of,
 )
-from resize_pos.planning.unknown_names import name_regex
+from resize_pos.planning.unknown_names.commands import name_regex
 
 ONLY_A_WINDOW = "nothing shows that its window is the whole image, so it stays as a window"
 

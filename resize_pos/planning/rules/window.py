@@ -14,7 +14,7 @@ from resize_pos.families.family import Family, Role, name_pattern
 from resize_pos.families.patch_size import Patch, read_patch
 from resize_pos.families.tables import PositionTable, stored_grid
 from resize_pos.families.windows import Follows, WindowRule
-from resize_pos.planning.grid_solver import Hypothesis
+from resize_pos.planning.geometry.grid_solver import Hypothesis
 from resize_pos.planning.rules.base import Match, Surroundings, along
 
 _CLASS_ROWS = 3  # rows for class → patch, patch → class, class → class; stored after the offsets

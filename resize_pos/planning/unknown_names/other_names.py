@@ -14,8 +14,9 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import name_pattern
 from resize_pos.families.tables import Unsettled
-from resize_pos.planning.by_value import attempt_of, reading_of, refusal
-from resize_pos.planning.candidates import (
+from resize_pos.planning.rules.base import Surroundings
+from resize_pos.planning.unknown_names.by_value import attempt_of, reading_of, refusal
+from resize_pos.planning.unknown_names.candidates import (
     Sound,
     has_pixels,
     is_matrix_name,
@@ -24,10 +25,9 @@ from resize_pos.planning.candidates import (
     sounds_like_text,
     widths_of,
 )
-from resize_pos.planning.neutral_names import counts_something_else, sounds_like_layer
-from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.shared_axis import is_line, shared_axis
-from resize_pos.planning.unknown_names import FAMILY
+from resize_pos.planning.unknown_names.commands import FAMILY
+from resize_pos.planning.unknown_names.neutral_names import counts_something_else, sounds_like_layer
+from resize_pos.planning.unknown_names.shared_axis import is_line, shared_axis
 
 _ROWS = range(16, 20_000)  # from 4×4 cells; larger counts are vocabularies
 _MOST_BYTES = 2**24  # of one tensor whose values are read

@@ -13,7 +13,7 @@ from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.planning.unknown_names import command, either, from_flag
+from resize_pos.planning.unknown_names.commands import command, either, from_flag
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ def is_line(tensor: TensorInfo, layout: Layout, read: Callable[[str], NDArray[An
     """Whether the rows of a table may be one axis, and its values say so."""
     if read is None or line_layout(tensor, layout) is None:
         return False
-    from resize_pos.planning.smoothness import looks_like_line, rows_of
+    from resize_pos.planning.geometry.smoothness import looks_like_line, rows_of
 
     return looks_like_line(rows_of(read(tensor.name), layout))
 

@@ -18,7 +18,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import SAME_DIGIT
-from resize_pos.planning.grid_solver import RowCount, rows_in_words
+from resize_pos.planning.geometry.grid_solver import RowCount, rows_in_words
 
 FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _WIDEST_ASPECT = 16

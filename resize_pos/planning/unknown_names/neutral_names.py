@@ -15,7 +15,7 @@ from functools import lru_cache
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import SAME_DIGIT
-from resize_pos.planning.candidates import (
+from resize_pos.planning.unknown_names.candidates import (
     Sound,
     is_matrix_name,
     layouts_of,
@@ -23,7 +23,7 @@ from resize_pos.planning.candidates import (
     sound_of,
     words_of,
 )
-from resize_pos.planning.unknown_names import FEWEST_WORDS, is_near_square
+from resize_pos.planning.unknown_names.commands import FEWEST_WORDS, is_near_square
 
 # From 4×4 cells, as smaller counts are classes or levels, to some more than 128×128: larger counts
 # are vocabularies.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
-from resize_pos.planning.grid_solver import Opinion, Reading, RowCount
+from resize_pos.planning.geometry.grid_solver import Opinion, Reading, RowCount
 
 SCORE_CONFIDENT = 4.5
 STEP_CONFIDENT = 0.2  # cosine inside a row of cells minus cosine across its end

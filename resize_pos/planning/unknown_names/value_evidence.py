@@ -12,7 +12,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import PositionTable
-from resize_pos.planning.grid_solver import ONLY_SQUARE, Reading, RowCount, readings
+from resize_pos.planning.geometry.grid_solver import ONLY_SQUARE, Reading, RowCount, readings
 from resize_pos.planning.rules.base import Match, Surroundings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def ask_values(table: PositionTable, match: Match, around: Surroundings) -> Atte
         return Attempt(table, Values.UNREAD, "its values were not read")
     if table.layout.has_time or not {"h", "w"} <= table.layout.axes:
         return Attempt(table, Values.UNCLEAR, "its values are not compared")
-    from resize_pos.planning.smoothness import (
+    from resize_pos.planning.geometry.smoothness import (
         judge_readings,
         looks_untrained,
         loose_rows,
@@ -143,7 +143,7 @@ def looks_learned(tensor: TensorInfo, layout: Layout, around: Surroundings) -> b
     plain = flat and not layout.has_time and not {"H", "W"} & layout.axes
     if not plain or not _readable(tensor, around):
         return False
-    from resize_pos.planning.smoothness import looks_untrained, rows_of
+    from resize_pos.planning.geometry.smoothness import looks_untrained, rows_of
 
     rows = rows_of(_read(tensor, around), layout)
     return around.once(("learned", tensor.name, layout), lambda: not looks_untrained(rows))

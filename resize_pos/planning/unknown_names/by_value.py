@@ -16,8 +16,14 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role, name_pattern
 from resize_pos.families.tables import PositionTable, Unsettled
-from resize_pos.planning.axial import axial_pair, axial_tables
-from resize_pos.planning.candidates import (
+from resize_pos.planning.geometry.grid_solver import Reading, RowCount
+from resize_pos.planning.geometry.other_patches import CellKind, doubts
+from resize_pos.planning.geometry.sincos_detect import recognise_fixed
+from resize_pos.planning.rules import RULES
+from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.patch_of_table import timed
+from resize_pos.planning.unknown_names.axial import axial_pair, axial_tables
+from resize_pos.planning.unknown_names.candidates import (
     Sound,
     TableCandidate,
     candidate_of,
@@ -27,16 +33,7 @@ from resize_pos.planning.candidates import (
     token_rows,
     widths_of,
 )
-from resize_pos.planning.grid_solver import Reading, RowCount
-from resize_pos.planning.neutral_names import neutral_names
-from resize_pos.planning.open_layouts import several_layouts, with_pattern
-from resize_pos.planning.other_patches import CellKind, doubts
-from resize_pos.planning.rules import RULES
-from resize_pos.planning.rules.base import Match, Surroundings
-from resize_pos.planning.rules.patch_of_table import timed
-from resize_pos.planning.shared_axis import is_line, shared_axis
-from resize_pos.planning.sincos_detect import recognise_fixed
-from resize_pos.planning.unknown_names import (
+from resize_pos.planning.unknown_names.commands import (
     FAMILY,
     NAME,
     OpenCase,
@@ -47,7 +44,10 @@ from resize_pos.planning.unknown_names import (
     reads_sequences,
     text_layout,
 )
-from resize_pos.planning.value_evidence import (
+from resize_pos.planning.unknown_names.neutral_names import neutral_names
+from resize_pos.planning.unknown_names.open_layouts import several_layouts, with_pattern
+from resize_pos.planning.unknown_names.shared_axis import is_line, shared_axis
+from resize_pos.planning.unknown_names.value_evidence import (
     Attempt,
     Values,
     ask_values,

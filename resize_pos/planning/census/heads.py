@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.tables import Step
-from resize_pos.planning.echoes import FEWEST_CELLS, FINER, Suspect
+from resize_pos.planning.census.echoes import FEWEST_CELLS, FINER, Suspect
 
 # How most libraries call the layer that puts out the classes. 100 and 400 of them are usual.
 _CLASSIFIER = lazy_regex(

@@ -16,9 +16,9 @@ from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.tensors import DTYPES
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Located, PositionTable, Unsettled
-from resize_pos.planning.grid_solver import rows_in_words
+from resize_pos.planning.geometry.grid_solver import rows_in_words
+from resize_pos.planning.geometry.sincos_detect import Peek, floats_of
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.sincos_detect import Peek, floats_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def check_prefix_places(located: Located, around: Surroundings) -> Located:
 
 
 def _objection(table: PositionTable, read: Callable[[str], NDArray[Any]]) -> GeometryError | None:
-    from resize_pos.planning.value_checks import misplaced_rows
+    from resize_pos.planning.geometry.value_checks import misplaced_rows
 
     opinion = misplaced_rows(table, read(table.name))
     if opinion is None or opinion.choice is None:

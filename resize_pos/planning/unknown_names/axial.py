@@ -10,7 +10,10 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Unsettled
-from resize_pos.planning.candidates import (
+from resize_pos.planning.census.echoes import is_looked_up
+from resize_pos.planning.rules import RULES
+from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.unknown_names.candidates import (
     Sound,
     axial_layout,
     axial_pair_names,
@@ -18,11 +21,14 @@ from resize_pos.planning.candidates import (
     sound_of,
     sounds_axial,
 )
-from resize_pos.planning.echoes import is_looked_up
-from resize_pos.planning.neutral_names import counts_something_else
-from resize_pos.planning.rules import RULES
-from resize_pos.planning.rules.base import Match, Surroundings
-from resize_pos.planning.unknown_names import FAMILY, OpenCase, command, from_flag, name_regex
+from resize_pos.planning.unknown_names.commands import (
+    FAMILY,
+    OpenCase,
+    command,
+    from_flag,
+    name_regex,
+)
+from resize_pos.planning.unknown_names.neutral_names import counts_something_else
 
 _AXIS_ROWS = range(7, 129)  # rows or columns of cells: 224 pixels of 32 to 2048 of 16
 _FEWEST_USES = 2  # norms and biases as long as a width of the model

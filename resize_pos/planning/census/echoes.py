@@ -15,14 +15,14 @@ from resize_pos.core.geometry import Grid
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.tables import Step
-from resize_pos.planning.candidates import Sound, is_matrix_name, sound_of
-from resize_pos.planning.neutral_names import counts_something_else
-from resize_pos.planning.odd_layers import (
+from resize_pos.planning.census.odd_layers import (
     flat_reader_of,
     is_layer,
     is_norm_over_cells,
     spectrum_of,
 )
+from resize_pos.planning.unknown_names.candidates import Sound, is_matrix_name, sound_of
+from resize_pos.planning.unknown_names.neutral_names import counts_something_else
 
 FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
 _FEWEST_CHANNELS = 8

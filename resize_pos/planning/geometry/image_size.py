@@ -15,7 +15,7 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step
-from resize_pos.planning.other_patches import (
+from resize_pos.planning.geometry.other_patches import (
     CellKind,
     OtherPatch,
     doubts,

@@ -13,9 +13,9 @@ from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable
-from resize_pos.planning.grid_solver import Reading, RowCount, readings
+from resize_pos.planning.geometry.grid_solver import Reading, RowCount, readings
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.unknown_names import NAME
+from resize_pos.planning.unknown_names.commands import NAME
 
 
 def require_stated_grid(table: PositionTable, around: Surroundings) -> PositionTable:
@@ -23,7 +23,7 @@ def require_stated_grid(table: PositionTable, around: Surroundings) -> PositionT
     read = around.read
     if read is None or not _may_be_turned(table, around):
         return table
-    from resize_pos.planning.smoothness import contradiction
+    from resize_pos.planning.geometry.smoothness import contradiction
 
     prefix, suffix = RowCount(table.prefix, ""), RowCount(table.suffix, "")
     rows = table.layout.rows(table.tensor.shape)

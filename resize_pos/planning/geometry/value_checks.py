@@ -22,10 +22,16 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import numpy_dtype
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Located, PositionTable, Step, Unsettled
-from resize_pos.planning.grid_solver import ONLY_SQUARE, Opinion, Reading, RowCount, readings
+from resize_pos.planning.geometry.grid_solver import (
+    ONLY_SQUARE,
+    Opinion,
+    Reading,
+    RowCount,
+    readings,
+)
+from resize_pos.planning.geometry.sincos_detect import Peek
 from resize_pos.planning.plan import Plan
-from resize_pos.planning.shared_axis import is_line, shared_axis
-from resize_pos.planning.sincos_detect import Peek
+from resize_pos.planning.unknown_names.shared_axis import is_line, shared_axis
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,7 +108,7 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
         return
     if table.layout.blocks(values.shape).cells * table.frames > 1:
         return
-    from resize_pos.planning.smoothness import contradiction
+    from resize_pos.planning.geometry.smoothness import contradiction
 
     if not (table.prefix or table.suffix) and is_line(table.tensor, table.layout, lambda _: values):
         others = {table.name: table.tensor}
@@ -142,7 +148,7 @@ def _beginning_agrees(table: PositionTable, peek: Peek) -> bool:
         return False
     import numpy as np
 
-    from resize_pos.planning.smoothness import beginning_agrees
+    from resize_pos.planning.geometry.smoothness import beginning_agrees
 
     dtype, width = numpy_dtype(info.dtype), info.shape[-1]
     values = np.frombuffer(peek(table.name, 0, few * width * dtype.itemsize), dtype)
@@ -155,7 +161,7 @@ def misplaced_rows(table: PositionTable, values: NDArray[Any]) -> Opinion | None
     total = table.prefix + table.suffix
     if not 0 < total <= _MOST_SPLIT or blocks * table.frames > 1 or table.grid.cells == 1:
         return None
-    from resize_pos.planning.smoothness import contradiction
+    from resize_pos.planning.geometry.smoothness import contradiction
 
     splits = [
         Reading(RowCount(total - last, ""), table.grid, RowCount(last, ""))

@@ -18,15 +18,7 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role, name_pattern
 from resize_pos.families.tables import Action, Located, Step
-from resize_pos.planning.candidates import (
-    Sound,
-    axial_pair_names,
-    has_pixels,
-    is_matrix_name,
-    sound_of,
-    sounds_like_text,
-)
-from resize_pos.planning.echoes import (
+from resize_pos.planning.census.echoes import (
     FEWEST_CELLS,
     MOST_HEADS,
     Suspect,
@@ -35,10 +27,23 @@ from resize_pos.planning.echoes import (
     matrix_of,
     widths_of_vectors,
 )
-from resize_pos.planning.heads import heads_over_cells
-from resize_pos.planning.neutral_names import counts_something_else
-from resize_pos.planning.odd_layers import flat_readers, is_layer, is_norm_over_cells, long_axes
-from resize_pos.planning.unknown_names import MOST_CELLS, reads_sequences
+from resize_pos.planning.census.heads import heads_over_cells
+from resize_pos.planning.census.odd_layers import (
+    flat_readers,
+    is_layer,
+    is_norm_over_cells,
+    long_axes,
+)
+from resize_pos.planning.unknown_names.candidates import (
+    Sound,
+    axial_pair_names,
+    has_pixels,
+    is_matrix_name,
+    sound_of,
+    sounds_like_text,
+)
+from resize_pos.planning.unknown_names.commands import MOST_CELLS, reads_sequences
+from resize_pos.planning.unknown_names.neutral_names import counts_something_else
 
 _CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
 _GRIDS = (*_CELLS, Role.REFERENCE)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from resize_pos.core.geometry import Grid
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
-from resize_pos.planning.candidates import is_matrix_name
+from resize_pos.planning.unknown_names.candidates import is_matrix_name
 
 _FEWEST_CELLS = 20  # that a head reads at once; up to 4×4 are levels, or patches that were merged
 _FEWEST_CHANNELS = 8

@@ -20,7 +20,7 @@ _FAMILY = Family(
     key=".*",
     axes=(),
     why="stages of different width have the same window, so it does not follow the image",
-    source="planning/unknown_windows.py",
+    source="planning/unknown_names/windows.py",
 )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.lazy_regex import lazy_regex
-from resize_pos.planning.candidates import TableCandidate
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.unknown_names import command, either, from_flag
-from resize_pos.planning.value_evidence import Attempt
+from resize_pos.planning.unknown_names.candidates import TableCandidate
+from resize_pos.planning.unknown_names.commands import command, either, from_flag
+from resize_pos.planning.unknown_names.value_evidence import Attempt
 
 _STEP_FLAG = lazy_regex(r"--patch \d+(?:x\d+)?")
 _GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")

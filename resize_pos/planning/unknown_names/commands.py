@@ -32,7 +32,7 @@ FAMILY = Family(
     role=Role.ABSOLUTE,
     key=".*",
     axes=(),
-    source="planning/by_value.py",
+    source="planning/unknown_names/by_value.py",
 )
 LEFT = Family(
     name="left",

@@ -19,12 +19,12 @@ from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Shown
-from resize_pos.planning.candidates import widths_of
-from resize_pos.planning.echoes import FEWEST_CELLS
-from resize_pos.planning.grid_solver import Reading, RowCount
-from resize_pos.planning.odd_layers import is_layer, is_pair_of_cells, long_axes
+from resize_pos.planning.census.echoes import FEWEST_CELLS
+from resize_pos.planning.census.odd_layers import is_layer, is_pair_of_cells, long_axes
+from resize_pos.planning.geometry.grid_solver import Reading, RowCount
 from resize_pos.planning.rules.base import Surroundings
-from resize_pos.planning.unknown_names import name_regex, reads_sequences
+from resize_pos.planning.unknown_names.candidates import widths_of
+from resize_pos.planning.unknown_names.commands import name_regex, reads_sequences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -188,7 +188,7 @@ def _smooth(values: NDArray[Any], shape: tuple[int, ...]) -> str:
     """Say that values vary smoothly over one clear grid of cells; empty if they do not."""
     import numpy as np
 
-    from resize_pos.planning.smoothness import judge_readings
+    from resize_pos.planning.geometry.smoothness import judge_readings
 
     plain = values.reshape(shape).astype(np.float64)
     if not np.all(np.isfinite(plain)):

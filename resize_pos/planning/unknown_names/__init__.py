@@ -1,0 +1,1 @@
+"""Tables under names that no family knows: found by shape and values, or asked about."""
