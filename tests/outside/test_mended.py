@@ -80,8 +80,20 @@ def test_numbered_rows_and_columns_get_a_pattern_each(tmp_path: Path) -> None:
 
 def test_two_branches_are_not_rows_and_columns(tmp_path: Path) -> None:
     """CrossViT's pos_embed.0 and pos_embed.1 have widths of their own."""
-    case = ALL["fightingcv:CrossViT.VisionTransformer"]
-    assert "per column" not in refusal(case, tmp_path, ["--to", "480"]).message
+    random = np.random.default_rng(0)
+    tensors = {
+        name: values
+        for branch, (rows, width) in enumerate(((401, 96), (197, 192)))
+        for name, values in {
+            f"pos_embed.{branch}": random.standard_normal((1, rows, width)),
+            f"norm.{branch}.weight": random.standard_normal(width),
+            f"norm.{branch}.bias": random.standard_normal(width),
+        }.items()
+    }
+    write(tmp_path / "model.safetensors", tensors)
+    with pytest.raises(GeometryError, match="pos_embed") as caught:
+        run(Job(tmp_path / "model.safetensors", request(["--to", "480"]), output=tmp_path / "o"))
+    assert "per column" not in caught.value.message
 
 
 def test_scales_of_one_image_follow_its_size(tmp_path: Path) -> None:
