@@ -224,11 +224,11 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
             _axis_table(info, every)
             or _norm(info, every, norms)
             or _flat(info, flat)
-            or _reads_tokens(info, norms, features)
             or _spectrum(info, norms)
             or _mixes_cells(info, norms, layers, made, pixels)
             or _per_head(info, every, norms, features)
             or (pixels and _angles(info, features))
+            or _reads_tokens(info, norms, features)
         ):
             found.append(Suspect(info, reason))
     return found
