@@ -39,6 +39,7 @@ def test_a_table_of_windows_is_tiled_unless_a_library_is_named() -> None:
         pos_embed=(1, 8 * 16, 8),
         patch_embed__proj__weight=(8, 3, 7, 7),
         blocks__0__norm1__weight=(8,),
+        blocks__1__proj__weight=(16, 8),
     )
     options = {"family": "hiera", "from_grid": "8x16", "to_grid": "16x24"}
     (step,) = plan_for(hiera, **options).steps
