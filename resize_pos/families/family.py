@@ -83,6 +83,7 @@ class Family:
     follows: str | None = None
     scaled: bool = False
     mixes: Mixing | None = None  # for a layer over patches: what it does with them
+    least: int = 0  # rows; a smaller table of this name may be another model's
     tiles: int = 0  # side in cells of the window that the table repeats with; 0: it does not
     audio: str = ""  # a spectrogram: "mel time", or "time/2" for rows of two frames
     stepwise: bool = False  # one row per whole step, although a patch sees more than a step
@@ -116,6 +117,8 @@ class Family:
         for unwanted in self.absent:
             if _present(unwanted, stem, tensors):
                 return f"{stem}{unwanted} is in the file"
+        if shape and shape[0] < self.least:
+            return f"has {shape[0]} rows, fewer than the {self.least} of every such model"
         layouts = self._layouts(stem, tensors, shape)
         if self.axes and self.layout(shape, stem, tensors) is None:
             reasons = "; ".join(str(layout.mismatch(tuple(shape))) for layout in layouts)
@@ -296,19 +299,10 @@ def custom_family(pattern: str, axes: str | None) -> Family:
 _REQUIRED = frozenset({"name", "title", "role", "key", "source"})
 _OWNERS = frozenset({"prefix", "suffix"})
 _NAMES = frozenset({"patch", "window", "requires", "absent", "models"})
-_PLAIN = {
-    "follows": str,
-    "named": str,
-    "padded": bool,
-    "kept": str,
-    "why": str,
-    "refuse": str,
-    "scaled": bool,
-    "tiles": int,
-    "volume": bool,
-    "forcible": bool,
-    "audio": str,
-    "stepwise": bool,
+_PLAIN: Mapping[str, type] = {
+    **dict.fromkeys(("follows", "named", "kept", "why", "refuse", "audio"), str),
+    **dict.fromkeys(("padded", "scaled", "volume", "forcible", "stepwise"), bool),
+    **dict.fromkeys(("tiles", "least"), int),
 }
 
 

@@ -397,6 +397,23 @@ def test_decoys_stay_untouched(name: str, flags: str, tmp_path: Path) -> None:
     assert np.array_equal(result(output, name), values)
 
 
+@pytest.mark.parametrize("width", [D, D // 2])  # added to each other, or joined
+def test_rows_and_columns_of_one_size_are_not_taken_for_those_of_detr(
+    width: int, tmp_path: Path
+) -> None:
+    tensors = private(with_class(rows(10, 14)))
+    del tensors["my_pos"]
+    for name, count in (("row_embed.weight", 10), ("col_embed.weight", 14)):
+        tensors[name] = rows(1, count)[:, :width].copy()
+    error = refused(tmp_path, tensors, "--to 192x288")
+    assert "one row per row and per column of a 10×14 grid" in error.message
+    flags = [word.replace("SIZE", "160x224") for word in pasted_flags(error.hint or "")]
+    report, output = convert_with(tmp_path, tensors, ["--to", "192x288", *flags])
+    assert {step.name for step in report.plan.changes} == {"row_embed.weight", "col_embed.weight"}
+    assert result(output, "row_embed.weight").shape == (12, width)
+    assert result(output, "col_embed.weight").shape == (18, width)
+
+
 def test_windows_that_are_equal_in_two_stages_do_not_follow_the_image(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     tensors = {

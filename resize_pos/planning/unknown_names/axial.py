@@ -48,6 +48,8 @@ def axial_pair(
     spectrogram = "freq" in tensor.name and len(tensor.shape) == 4
     if sound_of(tensor.name) is Sound.OTHER and not spectrogram:
         return None
+    if named:  # rows and columns may be joined: each is half as wide as the model
+        widths = {n // 2: count for n, count in widths.items()} | dict(widths)
     layouts = axial_layout(tensor, "h", widths), axial_layout(other, "w", widths)
     if layouts[0] is None or layouts[1] is None or len(tensor.shape) != len(other.shape):
         return None
