@@ -40,6 +40,7 @@ MIXER: Tensors = {
 HIERA: Tensors = {
     "pos_embed": smooth(16, 16, 8).reshape(1, 256, 8),
     "patch_embed.proj.weight": zeros(8, 3, 7, 7),
+    "blocks.1.proj.weight": zeros(16, 8),
 }
 VIDEO: Tensors = {
     "pos_embed_spatial": smooth(4, 4, 8).reshape(1, 16, 8),
@@ -47,7 +48,7 @@ VIDEO: Tensors = {
     "pos_embed_class": zeros(1, 1, 8),
     "patch_embed.proj.weight": zeros(8, 3, 2, 16, 16),
 }
-ROWS: Tensors = {"row_embedder.weight": smooth(1, 20, 8).reshape(20, 8)}
+ROWS: Tensors = {"row_embedder.weight": smooth(1, 60, 8).reshape(60, 8)}
 
 
 def run(tmp_path: Path, tensors: Tensors, *words: str) -> tuple[Result, Path]:
@@ -110,7 +111,7 @@ CHANGES = {
         {"pos_embed_spatial": [1, 48, 8], "pos_embed_temporal": [1, 16, 8]},
     ),
     "time is kept": (VIDEO, ["--to", "96x128"], {"pos_embed_spatial": [1, 48, 8]}),
-    "rows": (ROWS, ["--to-rows", "30"], {"row_embedder.weight": [30, 8]}),
+    "rows": (ROWS, ["--to-rows", "70"], {"row_embedder.weight": [70, 8]}),
     "patch": (
         vit(4, 6),
         ["--from", "64x96", "--to-patch", "8"],
@@ -136,12 +137,12 @@ def test_exactly_what_was_asked_for_changes(name: str, tmp_path: Path) -> None:
 
 def test_rows_that_are_looked_up_stay_as_they_are(tmp_path: Path) -> None:
     target = tmp_path / "new.safetensors"
-    result, source = run(tmp_path, ROWS, "--to-rows", "30", "-o", str(target))
+    result, source = run(tmp_path, ROWS, "--to-rows", "70", "-o", str(target))
     assert result.exit_code == 0, result.output
     old = np.frombuffer(raw_tensors(source)[0]["row_embedder.weight"][1], np.float32)
     new = np.frombuffer(raw_tensors(target)[0]["row_embedder.weight"][1], np.float32)
-    np.testing.assert_array_equal(new.reshape(30, 8)[:20], old.reshape(20, 8))
-    assert (new.reshape(30, 8)[20:] == old.reshape(20, 8)[-1]).all()
+    np.testing.assert_array_equal(new.reshape(70, 8)[:60], old.reshape(60, 8))
+    assert (new.reshape(70, 8)[60:] == old.reshape(60, 8)[-1]).all()
 
 
 def test_a_wide_table_is_refused_as_a_square_and_nothing_is_written(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from resize_pos.api import (
     compare_checkpoints,
     inspect_checkpoint,
     resize_checkpoint,
-    verify_checkpoint,
 )
+from resize_pos.cli.app import group
 from resize_pos.containers.remote import store
 from resize_pos.core.errors import ContainerError
 from resize_pos.report.report import Report
@@ -68,7 +68,7 @@ READS: dict[str, Callable[[], object]] = {
     "inspect": lambda: inspect_checkpoint(ADDRESS),
     "health": lambda: inspect_checkpoint(ADDRESS, health=True),
     "dry run": lambda: resize_checkpoint(ADDRESS, to="128x192", dry_run=True),
-    "verify": lambda: verify_checkpoint(ADDRESS, to="96x144"),
+    "verify": lambda: group.main(["verify", ADDRESS, "--size", "96x144"], standalone_mode=False),
     "compare": lambda: compare_checkpoints(ADDRESS, to="128x192"),
 }
 

@@ -60,6 +60,7 @@ REASONS = {
     ("containers/detect.py", "import_module"): "loads our own formats by a fixed table",
     ("containers/remote/store.py", "import_module"): "loads our own stores by a fixed table",
     ("containers/hub_files.py", "import_module"): "loads huggingface_hub, named in the code",
+    ("core/memory.py", "ctypes"): "calls mallopt of the C library with two numbers of our own",
     ("containers/io/rename.py", "ctypes"): "calls renameat2 of the C library with our own paths",
     ("containers/pickle/opcodes.py", "pickletools"): "decodes opcodes; it builds and calls nothing",
     ("core/fast_dataclass.py", "exec"): "compiles constructors from the names of our own fields",

@@ -146,6 +146,8 @@ def varies_over(cells: NDArray[Any]) -> bool:
     """Whether (height, width, channels) is smooth in both directions and jumps at row ends."""
     import numpy as np
 
+    if min(cells.shape[:2]) < _FEWEST_SIDE:
+        return False
     centred = cells - cells.mean(axis=(0, 1))
     scale = np.sqrt((centred**2).mean(axis=(0, 1)))
     used = scale > 1e-9 * max(1.0, float(np.abs(cells).max()))

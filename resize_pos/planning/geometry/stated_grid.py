@@ -17,6 +17,8 @@ from resize_pos.planning.geometry.grid_solver import Reading, RowCount, readings
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.planning.unknown_names.commands import NAME
 
+_FEWEST_CELLS = 36  # fewer are smooth in some reading by chance
+
 
 def require_stated_grid(table: PositionTable, around: Surroundings) -> PositionTable:
     """Return the table, or refuse a stated grid that its values clearly contradict."""
@@ -56,6 +58,7 @@ def _may_be_turned(table: PositionTable, around: Surroundings) -> bool:
         and one
         and plain
         and not table.grid.is_square
+        and table.grid.cells >= _FEWEST_CELLS
         and not unknown
         and table.name not in around.known
     )
