@@ -123,6 +123,10 @@ ALONE: dict[str, tuple[Array, str]] = {
     ),
     "places": (np.ascontiguousarray(coordinates(7, 10).T), "70 offsets"),
     "coords": (np.ascontiguousarray(coordinates(7, 10).T).reshape(1, 2, 7, 10), "70 offsets"),
+    "uv": (
+        np.ascontiguousarray(coordinates(4, 16).T).reshape(1, 2, 4, 16),
+        "coordinates of 64 cells",
+    ),
     "mean": (np.ascontiguousarray(FIELD_7_10.T), "smoothly over 7×10 cells"),
     "mix.1.bias": (slope(7, 10), "smoothly over 7×10 cells"),
     "norm.weight": (np.ones((32, 28, 40), np.float32), "normalises 1120 cells"),

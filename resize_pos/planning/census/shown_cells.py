@@ -117,7 +117,7 @@ def shown_alone(
             continue
         kind = _DIGITS.sub("0", name), info.shape
         layer = is_layer(info)
-        if (layer and (len(shape) > 1 or kind in seen)) or max(shape) < FEWEST_CELLS:
+        if (layer and (len(shape) > 1 or kind in seen)) or _most_cells(shape) < FEWEST_CELLS:
             continue
         seen.add(kind)
         if info.nbytes > _MOST_BYTES or _FILTER.search(name.lower()):
@@ -126,6 +126,13 @@ def shown_alone(
         reason = _coordinates(values, shape) if len(shape) > 1 else ""
         if reason := reason or _smooth(values, shape):
             yield name, reason
+
+
+def _most_cells(shape: tuple[int, ...]) -> int:
+    """Return how many cells a tensor may have: along one axis, or beside their coordinates."""
+    ends = [shape[1:] if shape[0] <= _MOST_COORDINATES else ()]
+    ends.append(shape[:-1] if shape[-1] <= _MOST_COORDINATES else ())
+    return max(*shape, *map(math.prod, ends))
 
 
 def _varies(values: NDArray[Any], shape: tuple[int, ...], grid: Grid) -> bool:
