@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from resize_pos._version import __version__
-from resize_pos.cli.failures import Failures, spaced_name
+from resize_pos.cli.failures import Failures, image_size, spaced_name
 from resize_pos.cli.signals import number_of, raising
 from resize_pos.cli.terminal import say, unwritable_stdout
 from resize_pos.core.errors import OutputError, ResizePosError
@@ -45,8 +45,11 @@ class DefaultCommandGroup(click.Group):
         """Insert the default command where the first word cannot be one."""
         if args and self._belongs_to_resize(ctx, args[0]):
             args = ["resize", *args]
+        elif args[:1] == ["--"] and args[1:2] and os.path.lexists(args[1]):
+            # What comes after the name are options as ever; only the name may begin with a dash.
+            args = ["resize", _as_path(args[1]), *args[2:]]
         elif args and args[0] == "help":  # `help` and `help inspect`, as other tools have them
-            args = [*args[1:2], "--help"]
+            args = [*_topic(ctx, args[1:2]), "--help"]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
@@ -102,8 +105,10 @@ class DefaultCommandGroup(click.Group):
             from resize_pos.core.other_words import OTHER_COMMANDS
 
             meant = [OTHER_COMMANDS[args[0]]] if args[0] in OTHER_COMMANDS else []
-            near = meant or get_close_matches(args[0], _COMMANDS, n=1)
+            near = meant or get_close_matches(args[0], (*_COMMANDS, "help"), n=1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
+            if args[0].isdecimal():
+                ctx.fail(f"No such command {args[0]!r}.\n{image_size(args[0], args[1:2])}")
             spaced = spaced_name(args)
             if spaced is not None:
                 ctx.fail(f"No such command {args[0]!r}.\nA name with spaces needs quotes: {spaced}")
@@ -113,6 +118,18 @@ class DefaultCommandGroup(click.Group):
                 "write hf://ORG/NAME."
             )
         return super().resolve_command(ctx, args)
+
+
+def _as_path(name: str) -> str:
+    """Write a name so that it is neither an option nor a command."""
+    return name if name.startswith(os.sep) else f"./{name}"
+
+
+def _topic(ctx: click.Context, words: list[str]) -> list[str]:
+    """Return the command that help is asked for; none for `help help`."""
+    if words and words[0] not in (*_COMMANDS, "help"):
+        ctx.fail(f"There is no command {words[0]!r}. The commands are {', '.join(_COMMANDS)}.")
+    return [word for word in words if word in _COMMANDS]
 
 
 def _names_beginning(start: str) -> list[str]:

@@ -57,7 +57,7 @@ def command(message: tuple[str, ...], checkpoint: Path | None, as_json: bool) ->
     log = _log(message) if message and message != ("-",) else _stdin()
     found = explain(log)
     if not found:
-        raise ResizePosError("no message that is known was found.", hint=_KNOWN)
+        raise _not_understood(log, message)
     named = str(checkpoint) if checkpoint is not None else _named_in(log)
     if as_json:
         say_json(
@@ -83,6 +83,19 @@ def command(message: tuple[str, ...], checkpoint: Path | None, as_json: bool) ->
         say("run: " if not number else "  or ", (line, "bold"))
 
 
+def _not_understood(log: str, message: tuple[str, ...]) -> ResizePosError:
+    """Say why nothing was found: no such log, half a message, or one that is not known."""
+    named = message[0] if len(message) == 1 and not os.path.lexists(message[0]) else ""
+    if re.fullmatch(r"\S*[./]\w+", named):
+        return UsageError(f"{named}: no such file, and no message that is known.", hint=_HOW)
+    if re.search(r"size mismatch|mismatched sizes", log, re.I):
+        return ResizePosError(
+            "the message says that a size does not match, but not both shapes.",
+            hint="paste the whole line: it ends with two shapes such as torch.Size([1, 197, 768]).",
+        )
+    return ResizePosError("no message that is known was found.", hint=_KNOWN)
+
+
 def _command(explanation: Explanation, named: str | None) -> str | None:
     if explanation.options is None:
         return None
@@ -99,6 +112,8 @@ def _log(message: tuple[str, ...]) -> str:
                 f"{message[0]} is a checkpoint, not a log.",
                 hint=f"resize-pos inspect {shlex.quote(message[0])} shows what it holds.",
             )
+        if Path(message[0]).is_dir():
+            raise UsageError(f"{message[0]}: is a folder, not a log.", hint=_HOW)
         with Path(message[0]).open("rb") as file:
             return file.read(_LONGEST).decode("utf-8", "replace")
     return " ".join(message)

@@ -13,10 +13,13 @@ import click
 from resize_pos.cli.terminal import say, say_json
 from resize_pos.core.errors import OutputError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.lazy_regex import lazy_regex
 
 ERROR_SCHEMA = "resize-pos/error/1"
 _LINE_BREAK = "\n"
 _JSON = ("--json", "--format json", "--format=json")
+_SUGGESTION = lazy_regex(r" \(Did you mean one of: .*\?\)| Did you mean .*\?")
+_BETWEEN_SIDES = lazy_regex(r"\s*[x×*,;]\s*|\s+", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,10 @@ class Failures:
             say(hint, err=True)
             say("", err=True)
         message = error.format_message()
-        first, *more = [
-            *message.split(_LINE_BREAK),
-            *_also_a_path(context),
-            *_advice(message, context),
-        ]
+        advice = _advice(message, context)
+        if advice:  # click suggests options by their letters; we know what the word means
+            message = _SUGGESTION.sub("", message)
+        first, *more = [*message.split(_LINE_BREAK), *_also_a_path(context), *advice]
         say(f"Error: {first}", err=True)
         for line in more:
             say(line, err=True)
@@ -95,8 +97,9 @@ def _advice(message: str, context: click.Context | None) -> list[str]:
         return [
             "inspect has no target. To see what would be done: resize-pos CHECKPOINT --to SIZE -n"
         ]
-    if context.info_name not in ("resize", "batch"):
-        return []
+    dashed = _one_dash(message, context)
+    if dashed or context.info_name not in ("resize", "batch"):
+        return dashed
     option = re.search(r"No such option:? '?--([\w-]+)", message)
     if option is not None:
         return _our_word(option[1].replace("-", "_"), context)
@@ -107,13 +110,31 @@ def _advice(message: str, context: click.Context | None) -> list[str]:
     spaced = spaced_name([str(context.params.get("checkpoint", "")), *words])
     if spaced is not None:
         return [f"A name with spaces needs quotes: {spaced}"]
-    if len(words) == 1 and words[0].isdigit():
-        given = context.params.get("to")
-        size = f"{given}x{words[0]}" if str(given or "").isdigit() else words[0]
-        return [f"For an image size, write --to {size}."]
+    sides = _BETWEEN_SIDES.split(f"{context.params.get('to') or ''} {extra[1]}".strip())
+    if all(side.isdecimal() for side in filter(None, sides)):
+        return [f"For an image size, write --to {'x'.join(filter(None, sides))}."]
     if any(os.path.lexists(word) for word in words):
         return ["For several checkpoints, write: resize-pos batch FILES --to SIZE -o FOLDER"]
     return []
+
+
+def _one_dash(message: str, context: click.Context) -> list[str]:
+    """Say how to write a long option with both dashes, or a file whose name begins with one."""
+    if re.search(r"No such option:? '?-\w", message) is None:
+        return []
+    words = [word for word in context.find_object(list) or () if re.match(r"-\w\w", word)]
+    for word in words:
+        if os.path.lexists(word):
+            return [f"For a file whose name begins with a dash, write ./{word}"]
+        if any(f"-{word}" in param.opts for param in context.command.params):
+            return [f"A long option has two dashes: -{word}"]
+    return []
+
+
+def image_size(number: str, names: Sequence[str]) -> str:
+    """Say how to write a size that stands where the checkpoint should."""
+    name = shlex.quote(names[0]) if names and os.path.lexists(names[0]) else "CHECKPOINT"
+    return f"For an image size, write: resize-pos {name} --to {number}"
 
 
 def spaced_name(words: Sequence[str]) -> str | None:

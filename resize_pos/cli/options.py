@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from resize_pos.containers.io.remote_path import place, redacted
+from resize_pos.core.errors import UsageError
 from resize_pos.core.option_values import choice_of
 from resize_pos.core.options import (
     JOB_OPTION_BY_NAME,
@@ -62,16 +63,32 @@ class Count(click.IntRange):
     name = "whole number"
 
 
+def _once(ctx: click.Context, param: click.Parameter, given: tuple[Any, ...]) -> Any:
+    """Refuse two values for one option: which of them was meant cannot be known."""
+    del ctx
+    different = list(dict.fromkeys(given))
+    if len(different) > 1:
+        raise UsageError(
+            f"{param.opts[-1]} is given twice: {different[0]} and {different[1]}.",
+            hint="pass it once.",
+        )
+    return different[0] if different else None
+
+
+# Settings of an option with one value. click would take the last one without a word.
+ONCE: Mapping[str, Any] = {"multiple": True, "callback": _once}
+
+
 def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     """Make the flag of one option."""
     settings: dict[str, Any] = {"help": help or option.help, "metavar": option.metavar or None}
     flags = list(option.flags)
     if option.kind is Kind.COUNT:
-        settings["type"] = Count(min=option.least)
+        settings |= {"type": Count(min=option.least), **ONCE}
     elif option.kind is Kind.TEXTS:
         settings |= {"multiple": True, "callback": _given}
     elif option.kind is Kind.CHOICE:
-        settings["type"] = _Choice(option)
+        settings |= {"type": _Choice(option), **ONCE}
     elif option.kind is Kind.FLAG:
         settings |= {"is_flag": True, "default": False}
     elif option.on_by_default:
@@ -79,8 +96,8 @@ def flag_of(option: Option, help: str | None = None) -> Decorator[Any]:
     elif option.kind is Kind.SWITCH:
         flags = [f"{option.long_flag}/--no-{option.long_flag.removeprefix('--')}"]
         settings["default"] = None
-    elif option.kind is Kind.TEXT:
-        settings["default"] = None
+    else:
+        settings |= ONCE
     return click.option(*flags, option.name, **settings)
 
 

@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from resize_pos.cli.github import annotated
-from resize_pos.cli.options import CONVERSION_OPTIONS, DEBUG_OPTION, PLACE, command_line, make_job
+from resize_pos.cli.options import (
+    CONVERSION_OPTIONS,
+    DEBUG_OPTION,
+    ONCE,
+    PLACE,
+    command_line,
+    make_job,
+)
 from resize_pos.cli.terminal import say, say_json
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.errors import UsageError
@@ -26,6 +33,7 @@ from resize_pos.run.job import Job, output_place, run
     "-o",
     "--output",
     type=click.Path(),
+    **ONCE,
     help="Target: a file, or FOLDER/ [default: NAME-SIZE beside the source].",
 )
 @CONVERSION_OPTIONS

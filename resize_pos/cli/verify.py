@@ -181,10 +181,13 @@ def _say_fit(
     from resize_pos.configs.read import ConfigFiles
     from resize_pos.containers.metering import Meter
     from resize_pos.containers.sources import open_source
+    from resize_pos.core.geometry import Size
     from resize_pos.core.request import Request
     from resize_pos.planning.locate import locate_in
     from resize_pos.verify.size_check import fit, fit_config
 
+    if size is not None:
+        Size.parse(size, "--size")  # a mistake is told under the name that was typed
     request = Request.make(**options, to=size) if size else Request.make(**options)
     metered = Meter.of(checkpoint, config)
     if config == _ITSELF:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resize_pos.configs.keys import KeyKind
+from resize_pos.configs.keys import KeyKind, Library
 from resize_pos.configs.library_keys import lengths_without_config, without_config
 from resize_pos.configs.model_types import model_type_of
-from resize_pos.configs.read import ConfigFiles, library_of
+from resize_pos.configs.read import ConfigFiles, config_sizes, library_of
 from resize_pos.configs.values import ConfigEdit, Transfer, as_pixels
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
@@ -58,7 +58,7 @@ def advise(
         return ()
     if edited:
         return tuple(_calls(files.documents(("config.json",)).get("config.json", {}), transfer))
-    documents = files.documents()
+    documents = {n: d for n, d in files.documents().items() if _states_a_model(n, d)}
     edits = _edits(documents, transfer) if documents else ()
     if edits:
         return tuple(
@@ -73,6 +73,17 @@ def advise(
         )
     found = _general(steps, changes, transfer)
     return tuple({(each.library, each.file, each.key): each for each in found}.values())
+
+
+# A config.json beside a lone file may be anybody's. Those of models have one of these.
+_MARKS = {"model_type", "architectures", "architecture", "transformers_version", "_class_name"}
+
+
+def _states_a_model(name: str, document: Document) -> bool:
+    """Whether a file is the config of a model: by its name, by a mark, or by a size in it."""
+    if name != "config.json" or _MARKS & document.keys():
+        return True
+    return library_of(name, document) is not Library.HF or bool(config_sizes({name: document}))
 
 
 def _calls(config: Document, transfer: Transfer) -> Iterator[ConfigAdvice]:

@@ -217,6 +217,16 @@ def _refuse_foreign(candidate: Candidate) -> None:
 
 # Suffixes of formats that are not written. A file of that name would be taken for one.
 _FOREIGN = {
+    **dict.fromkeys((".txt", ".log", ".md", ".rst", ".tex"), "text"),
+    **dict.fromkeys((".pdf", ".doc", ".docx", ".odt", ".ppt", ".pptx"), "a document"),
+    **dict.fromkeys((".html", ".htm", ".xml", ".css"), "a web page"),
+    **dict.fromkeys((".csv", ".tsv", ".xls", ".xlsx", ".parquet", ".arrow"), "a data table"),
+    **dict.fromkeys((".yaml", ".yml", ".toml", ".ini", ".cfg", ".jsonl"), "settings"),
+    **dict.fromkeys((".py", ".ipynb", ".sh", ".js", ".c", ".cpp"), "a program"),
+    **dict.fromkeys((".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".svg"), "an image"),
+    **dict.fromkeys((".tif", ".tiff", ".ico", ".heic"), "an image"),
+    **dict.fromkeys((".mp3", ".wav", ".mp4", ".avi", ".mov", ".mkv"), "a recording"),
+    **dict.fromkeys((".bz2", ".xz", ".zst", ".7z", ".rar", ".tgz"), "an archive"),
     ".h5": "HDF5",
     ".hdf5": "HDF5",
     ".keras": "Keras",
@@ -235,20 +245,56 @@ _FOREIGN = {
     ".gz": "gzip",
     ".json": "JSON",
 }
+_NOT_OF_WEIGHTS = _FOREIGN.keys() - {".tar", ".zip"}  # torch's own documents name files *.tar
 
 
-def format_of(output: Path) -> Format | None:
-    """Return the format that the suffix of an output names; refuse one that is not written."""
-    name = output.name.lower()
-    row = next((row for row in FORMATS if name.endswith(row.suffixes)), None)
-    suffix = output.suffix.lower()
-    if row is None and suffix in _FOREIGN:
+def named_format(path: Path) -> Format | None:
+    """Return the format that the suffix of a file names."""
+    name = path.name.lower()
+    return next((row for row in FORMATS if name.endswith(row.suffixes)), None)
+
+
+def format_of(output: Path, source: Path) -> Format | None:
+    """Return the format that an output is to have; None: that of its source.
+
+    Refuse a suffix of a format that is not written, unless the source itself has it.
+    """
+    row, suffix = named_format(output), output.suffix.lower()
+    if row is not None or suffix == source.suffix.lower():
+        return row
+    if suffix in _FOREIGN:
         raise OutputError(
             f"{output}: {suffix} names a file format ({_FOREIGN[suffix]}) that resize-pos does not "
             "write.",
             hint=f"name it *{SAFETENSORS_SUFFIX} or *{_USUAL['torch']}.",
         )
-    return row
+    if suffix:
+        _refuse_mistyped(output, suffix)
+    return None
+
+
+def _refuse_mistyped(output: Path, suffix: str) -> None:
+    """Refuse a suffix that is nearly a known one: loaders choose the format by the suffix."""
+    from difflib import get_close_matches  # only an unknown suffix needs it
+
+    near = get_close_matches(suffix, WEIGHT_SUFFIXES, n=1, cutoff=_ALMOST)
+    if near and len(suffix) > len(".pt"):
+        right = output.with_suffix(near[0])
+        raise OutputError(
+            f"{output}: {suffix} names no file format.", hint=f"did you mean {right}?"
+        )
+
+
+_ALMOST = 0.85  # of the letters: .safetensor, .pht; not .part or .best
+
+
+def unnamed_format(output: Path, source: Path, kind: str) -> str | None:
+    """Say which format a file gets whose suffix names none; None if its source is named alike."""
+    if named_format(output) is not None or output.suffix == source.suffix:
+        return None
+    usual = suffix_by_content(source)
+    advice = f"; most loaders expect {output.name}{usual}" if usual in WEIGHT_SUFFIXES else ""
+    return f"the name {output.name} states no file format: it is written as {kind}{advice}."
 
 
 def split_suffix(path: Path) -> tuple[str, str]:
@@ -264,7 +310,9 @@ def suffix_by_content(path: Path) -> str:
     named = next((row for row in FORMATS if suffix.lower() in row.suffixes), None)
     candidate = Candidate.of(path)
     found = next((row for row in FORMATS if row.recognised(candidate)), None)
-    if named is None or found is None or found.name in (named.name, "sharded"):
+    if named is None and suffix.lower() not in _NOT_OF_WEIGHTS:
+        return suffix
+    if found is None or found.name in (named.name if named else "", "sharded"):
         return suffix
     return _USUAL.get(found.name, suffix)
 

@@ -114,6 +114,8 @@ _KINDS: tuple[Foreign, ...] = (
     Foreign("a gzip archive", "Unpack it first.", (b"\x1f\x8b",)),
     Foreign("an xz archive", "Unpack it first.", (b"\xfd7zXZ",)),
     Foreign("a bzip2 archive", "Unpack it first.", (b"BZh",)),
+    Foreign("a Zstandard archive", "Unpack it first.", (b"\x28\xb5\x2f\xfd",)),
+    Foreign("a RAR archive", "Unpack it first.", (b"Rar!",)),
     Foreign("a 7z archive", "Unpack it first.", (b"7z\xbc\xaf",)),
     Foreign("a tar archive", "Unpack it first.", looks_so=_is_tar),
     Foreign("a TensorFlow Lite model", _FROM_TORCH, looks_so=_is_tflite),

@@ -137,7 +137,9 @@ def converted(
 
     With `select`, only the tensors of this entry are written, to a new file of either format.
     """
-    wanted = format_of(output) if output is not None and not container.is_folder else None
+    wanted = None
+    if output is not None and not container.is_folder:
+        wanted = format_of(output, container.path)
     own = _exported(container, select) if select or wanted is not None else None
     if own is None or (wanted is not None and wanted.name == own.format and select is None):
         return container

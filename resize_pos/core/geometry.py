@@ -20,7 +20,9 @@ LARGEST = 1_000_000_000  # of any size, grid or count: more is a mistake, not a 
 # Also 384,512 or (384, 512) and, for pixels, 384px: what people type.
 _SIDES = lazy_regex(r"[1-9][0-9]*(?:(?: ?[x×*,] ?| )[1-9][0-9]*){0,2}", re.IGNORECASE | re.ASCII)
 _BRACKETS = lazy_regex(r"\((.*)\)|\[(.*)\]")
-_TOO_SMALL = lazy_regex(r"-[0-9]+|0+")
+_TOO_SMALL = lazy_regex(  # a side that is 0 or negative, alone or beside others
+    r"(?:[0-9]+ ?[x×*,] ?)*(?:-[0-9]+|0+)(?: ?[x×*,] ?-?[0-9]+)*", re.IGNORECASE | re.ASCII
+)
 _PIXELS = lazy_regex(r" ?px\Z", re.IGNORECASE)
 _NUMBER = lazy_regex(r"[0-9]+")
 Sides = str | int | tuple[int, int] | tuple[int, int, int]
@@ -38,7 +40,7 @@ class Size:
     def parse(cls, text: Sides | Size, what: str = "size") -> Size:
         """Read `384`, `384x512` (height × width), `64x96x96` (depth first), a number or a tuple."""
         bare = _PIXELS.sub("", text) if isinstance(text, str) else text
-        return cls(*_sides(bare, what))
+        return cls(*_sides(bare, what, _SIZE_HINT))
 
     def __str__(self) -> str:
         if self.depth:
@@ -61,7 +63,7 @@ class Grid:
     @classmethod
     def parse(cls, text: Sides | Grid, what: str = "grid") -> Grid:
         """Read `14`, `8x64` (height × width), `4x6x8` (depth first), a number or a tuple."""
-        return cls(*_sides(text, what))
+        return cls(*_sides(text, what, _GRID_HINT))
 
     @property
     def plane(self) -> Grid:
@@ -171,7 +173,7 @@ def _nearest(size: Size, patch: Size) -> tuple[Size | None, Size]:
     return below, Size(high_height, high_width)
 
 
-def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
+def _sides(text: Sides | Size | Grid, what: str, hint: str) -> tuple[int, int, int]:
     """Return height, width and depth; a depth of 0 where none is stated."""
     sides: tuple[int, ...]
     match _plain(text):
@@ -182,19 +184,19 @@ def _sides(text: Sides | Size | Grid, what: str) -> tuple[int, int, int]:
             if _TOO_SMALL.fullmatch(bare) is not None:
                 raise _out_of_range(text, what)
             if _SIDES.fullmatch(bare) is None:
-                raise _malformed(text, what)
+                raise _malformed(text, what, hint)
             numbers = _NUMBER.findall(text)
             if max(map(len, numbers)) > len(str(LARGEST)):
                 raise _out_of_range(text, what)
             sides = tuple(map(int, numbers))
         case bool():
-            raise _malformed(text, what)
+            raise _malformed(text, what, hint)
         case int() as side:
             sides = (side,)
         case (int(), int()) | (int(), int(), int()) as several:
             sides = several
         case _:
-            raise _malformed(text, what)
+            raise _malformed(text, what, hint)
     if not all(1 <= side <= LARGEST for side in sides):
         raise _out_of_range(text, what)
     if len(sides) == 3:
@@ -213,10 +215,13 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
-def _malformed(value: object, what: str) -> UsageError:
+_SIZE_HINT = "write 384, or 384x512 for 384 high and 512 wide; 64x96x96 for a volume, depth first."
+_GRID_HINT = "write 24, or 24x32 for 24 high and 32 wide; 4x6x6 for a volume, depth first."
+
+
+def _malformed(value: object, what: str, hint: str) -> UsageError:
     return UsageError(
-        f"{what} {quoted(value)} is neither a number nor HEIGHTxWIDTH.",
-        hint="write 384, or 384x512 for 384 high and 512 wide; 64x96x96 for a volume, depth first.",
+        f"{what} {quoted(value)} is neither a whole number nor HEIGHTxWIDTH.", hint=hint
     )
 
 

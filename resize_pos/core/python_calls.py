@@ -101,7 +101,13 @@ def _check(name: str, value: object, annotation: str) -> None:
         return
     accepts, words = expected
     if not accepts(value):
-        raise UsageError(f"{name} is {shown(value)}; expected {words}.")
+        in_memory = name == "path" and isinstance(value, Mapping)
+        raise UsageError(
+            f"{name} is {shown(value)}; expected {words}.",
+            hint="for tensors in memory, use resize_state_dict(state_dict, to=…)."
+            if in_memory
+            else None,
+        )
 
 
 def shown(value: object) -> str:

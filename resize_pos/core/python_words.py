@@ -34,13 +34,16 @@ _VALUE = "|".join(
 )
 _FLAG = lazy_regex(rf"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?: ({_VALUE}|[\w:.-]*\w))?")
 _COMMANDS = lazy_regex(r"`?resize-pos (inspect|verify|compare)(?: -v)?`?")
-_OUTPUT = lazy_regex(r"(?<![\w-])-o\b(?: ([A-Z][\w.]*))?")
+_OUTPUT = lazy_regex(r"(?<![\w-])-o\b(?: ([A-Z]+\b(?!\.\w)|-(?!\w)|[\w*-]*[./:][\w./*:-]*\w))?")
 
 
 # What is written in another way in Python.
 _PHRASES: Mapping[str, str] = {
     "write 384, or 384x512 for 384 high and 512 wide; 64x96x96 for a volume, depth first.": (
         "pass 384, or (384, 512) for 384 high and 512 wide; (64, 96, 96) for a volume, depth first."
+    ),
+    "write 24, or 24x32 for 24 high and 32 wide; 4x6x6 for a volume, depth first.": (
+        "pass 24, or (24, 32) for 24 high and 32 wide; (4, 6, 6) for a volume, depth first."
     ),
 }
 
@@ -80,8 +83,15 @@ def in_python(text: str) -> str:
     text = _COMMANDS.sub(
         lambda found: f"`{found[1]}_checkpoint{'s' * (found[1] == 'compare')}`", text
     )
-    text = _OUTPUT.sub(lambda found: f"output={found[1] or 'PATH'}", text)
+    text = _OUTPUT.sub(lambda found: f"output={_place(found[1])}", text)
     return _FLAG.sub(rewrite, text)
+
+
+def _place(text: str | None) -> str:
+    """Write an output as Python source; a placeholder such as PATH stays as it is."""
+    if text is None:
+        return "PATH"
+    return text if text.isupper() else f'"{text}"'
 
 
 def _is_value(option: Option, text: str) -> bool:

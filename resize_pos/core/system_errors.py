@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 from os import fsdecode
+from pathlib import Path
 
 from resize_pos.core.errors import ResizePosError
 
@@ -36,11 +37,23 @@ def cause(error: OSError) -> tuple[str, str | None]:
     return CAUSES.get(error.errno or 0, (words, None))
 
 
+def _stands_somewhere() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
 def system_error(error: BaseException) -> ResizePosError | None:
     """Translate an error that the system raised; None for any other, which is a bug of ours."""
     if isinstance(error, OSError):
         words, _ = cause(error)
         if error.filename is None:
+            if error.errno == errno.ENOENT and not _stands_somewhere():
+                return ResizePosError(
+                    "the current folder does not exist any more.", "Change to another one with cd."
+                )
             return ResizePosError(f"the system reports: {words}.")
         return ResizePosError(f"{fsdecode(error.filename)}: {words}.")
     if isinstance(error, RuntimeError) and str(error).startswith(_LOOP):  # Python 3.11 and 3.12

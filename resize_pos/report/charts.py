@@ -13,7 +13,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.quality.pictures import Curve
 
 _WIDTH, _HEIGHT = 330, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 10, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 18, 12, 40  # half of the last number stands at the right
 _MOST_TICKS = 6
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from resize_pos.configs.inside import INSIDE
-from resize_pos.containers.detect import format_of
+from resize_pos.containers.detect import named_format
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
@@ -92,7 +92,7 @@ def _library(report: Report) -> str | None:
 
 def _format(output: Path) -> str | None:
     """Return the file format that the name of the output states."""
-    found = format_of(output)
+    found = named_format(output)
     return None if found is None else found.name
 
 
@@ -110,10 +110,23 @@ def _timm(report: Report, output: Path) -> Loading | None:
     arguments = [
         text_code(name),
         f"img_size={_size(report.plan.to_size)}",
-        *(f"{key}={value}" for key, value in own.items()),
+        *(f"{key}={value}" for key, value in {**own, **_other_sizes(report)}.items()),
         f"checkpoint_path={text_code(output)}",
     ]
     return Loading(("import timm",), (call("model = timm.create_model", arguments),))
+
+
+def _other_sizes(report: Report) -> dict[str, object]:
+    """Return what else timm's constructor must be told: another window, another patch size."""
+    stated = [each for each in report.config_advice if (each.library, each.file) == _TIMM_TAKES]
+    return {
+        each.key: tuple(each.after) if isinstance(each.after, list) else each.after
+        for each in stated
+        if each.key != "img_size"
+    }
+
+
+_TIMM_TAKES = ("timm", "create_model")
 
 
 def _timm_folder(report: Report, output: Path) -> Loading:

@@ -40,8 +40,15 @@ def _in_the_call(advice: ConfigAdvice) -> bool:
     return (advice.library, advice.key) in _PASSED
 
 
-# What the loading code states itself: the size of the image, and nothing else.
-_PASSED = frozenset({("timm", "img_size"), ("torchvision", "image_size")})
+# What the loading code states itself: for timm every size, for torchvision that of the image.
+_PASSED = frozenset(
+    {
+        ("timm", "img_size"),
+        ("timm", "patch_size"),
+        ("timm", "window_size"),
+        ("torchvision", "image_size"),
+    }
+)
 
 
 def loading_task(report: Report) -> ToDo | None:

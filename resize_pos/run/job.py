@@ -16,7 +16,7 @@ from resize_pos.configs.read import ConfigFile, ConfigFiles, architecture, confi
 from resize_pos.configs.timm_models import KnownModel, timm_model
 from resize_pos.configs.values import ConfigEdit, config_files
 from resize_pos.containers.base import Container, Copied, Promised
-from resize_pos.containers.detect import open_container, suffix_by_content
+from resize_pos.containers.detect import open_container, suffix_by_content, unnamed_format
 from resize_pos.containers.hub import is_hub_address
 from resize_pos.containers.io.atomic_output import (
     output_error,
@@ -37,6 +37,7 @@ from resize_pos.containers.sources import (
 from resize_pos.core.devices import CPU
 from resize_pos.core.errors import ContainerError, ResizePosError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.notes import Note
 from resize_pos.core.request import Request
 from resize_pos.core.request_fields import JobFields
 from resize_pos.planning.geometry.prefix_place import check_prefix_places
@@ -143,6 +144,9 @@ def run(job: Job) -> Report:
     if plan.changes or only_converts:
         plan = replace(plan, notes=(*plan.notes, *container.notes))
     folder = container.is_folder
+    if named is not None and not folder:
+        stated = unnamed_format(named, source.path, container.format)
+        plan = replace(plan, notes=(*plan.notes, *([Note(stated)] if stated else ())))
     output = _target(job, source, plan, container)
     if output is not None:
         require_other_place(source.path, output, folder=folder)

@@ -74,7 +74,7 @@ def test_a_typing_error_is_not_taken_for_a_file(run: Any) -> None:
 # words after `vit.safetensors`, exit code, what the error must say
 REFUSED: dict[str, tuple[list[str], int, str]] = {
     "no target": ([], 2, "no target is given"),
-    "malformed size": (["--to", "big"], 2, "'big' is neither a number nor HEIGHTxWIDTH"),
+    "malformed size": (["--to", "big"], 2, "'big' is neither a whole number nor HEIGHTxWIDTH"),
     "two targets": (["--to", "96", "--to-grid", "6x6"], 2, "exclude each other"),
     "axes alone": (
         ["--to", "96", "--axes", "h w d"],

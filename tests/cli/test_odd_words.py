@@ -61,6 +61,24 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["explain", "vit.safetensors"], "resize-pos inspect vit.safetensors shows what it"),
         (["https://huggingface.co/org/name", "--to", "96"], "write hf://org/name"),
         (["https://hf.co/org/name/tree/main", "--to", "96"], "write hf://org/name"),
+        (["vit.safetensors", "--to", "96", "x", "160"], "write --to 96x160."),
+        (["vit.safetensors", "--to", "96,", "160"], "write --to 96x160."),
+        (["vit.safetensors", "-to", "96"], "A long option has two dashes: --to"),
+        (["verify", "vit.safetensors", "-size", "96"], "has two dashes: --size"),
+        (["96", "vit.safetensors"], "write: resize-pos vit.safetensors --to 96"),
+        (["vit.safetensors", "--to", "96", "--to", "160"], "--to is given twice: 96 and 160."),
+        (["vit.safetensors", "--to", "96", "-o", "a.pt", "-o", "b.pt"], "--output is given twice"),
+        (["vit.safetensors", "--to", "0x10"], "'0x10' must be between 1 and"),
+        (["vit.safetensors", "--to-grid", "wide"], "write 24, or 24x32"),
+        (["verify", "vit.safetensors", "--size", "big"], "--size 'big' is neither"),
+        (["vit.safetensor", "--to", "96"], "Did you mean vit.safetensors?"),
+        (["-", "--to", "96"], "is not read from stdin"),
+        (["ftp://host/vit.pth", "--to", "96"], "URLs are read from s3://"),
+        (["hf://", "--to", "96"], "write hf://ORG/NAME"),
+        (["help", "nonsense"], "The commands are resize, inspect"),
+        (["hlep"], "Did you mean 'help'?"),
+        (["explain", "missing.log"], "missing.log: no such file"),
+        (["explain", "size mismatch for pos_embed"], "paste the whole line"),
     ],
 )
 def test_the_answer_says_what_to_write(
@@ -113,6 +131,51 @@ def test_the_address_of_a_file_is_its_path(
     assert (folder / "my vit-96.safetensors").is_file()
 
 
+def test_our_word_stands_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """click suggests options by their letters, which are not what --size means."""
+    del folder
+    assert "Did you mean" not in refused(["vit.safetensors", "--size", "96"], capsys)
+    assert "Did you mean" in refused(["vit.safetensors", "--too", "96"], capsys)
+
+
+def test_the_same_value_twice_is_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["vit.safetensors", "--to", "96", "--to", "96", "-q"])
+    assert caught.value.code == 0, capsys.readouterr().err
+    assert (folder / "vit-96.safetensors").is_file()
+
+
+def test_a_name_that_begins_with_a_dash(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "vit.safetensors").rename(folder / "-vit.safetensors")
+    assert "write ./-vit.safetensors" in refused(["-vit.safetensors", "--to", "96"], capsys)
+    with pytest.raises(SystemExit) as caught:
+        main(["--", "-vit.safetensors", "--to", "96", "-q"])
+    assert caught.value.code == 0, capsys.readouterr().err
+    assert (folder / "-vit-96.safetensors").is_file()
+
+
+def test_a_link_to_nothing_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "link.safetensors").symlink_to("gone.safetensors")
+    told = refused(["link.safetensors", "--to", "96"], capsys)
+    assert "is a link to gone.safetensors, where there is no file" in told
+
+
+def test_a_folder_that_was_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "the current folder does not exist" in refused(["x.pth", "--to", "96"], capsys)
+
+
+def test_help_of_help_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["help", "help"])
+    assert caught.value.code == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
 def test_without_a_word_the_help_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     told = refused([], capsys)
     assert told.count("Usage:") == 1
@@ -144,7 +207,7 @@ def test_explain_reads_the_log_that_is_named(
         main(["explain", str(log)])
     assert caught.value.code == 0
     assert "--to-grid 24x24" in capsys.readouterr().out
-    assert "Is a directory" in refused(["explain", str(tmp_path)], capsys)
+    assert "is a folder, not a log" in refused(["explain", str(tmp_path)], capsys)
 
 
 def test_a_state_dict_inside_of_another_is_not_passed_over() -> None:

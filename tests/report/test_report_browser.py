@@ -15,7 +15,7 @@ from tests.support.report_cases import GRIDS, write_case
 
 pytestmark = pytest.mark.skipif(chromium.FOUND is None, reason="there is no chromium on the PATH")
 
-CASES = ("plain", "sam", "hostile")
+CASES = ("plain", "sam", "hostile", "long")
 WIDTHS = (1100, 390)
 
 
@@ -133,7 +133,7 @@ def test_in_print_a_heading_stays_with_its_figure_and_every_measure_is_open(
         "[...document.querySelectorAll('.figures > div')].map(d => getComputedStyle(d).breakInside)"
     )
     followed = browser.evaluate(
-        "[...document.querySelectorAll('h2, h3, section > p')].map("
+        "[...document.querySelectorAll('h2, h3, h2 + p, section > p')].map("
         "h => getComputedStyle(h).breakAfter)"
     )
     rows = browser.evaluate(

@@ -33,7 +33,8 @@ def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Rep
         write_case(case, tmp_path)
         wanted = [word for name in ("r.html", "r.md", "r.json") for word in ("--report", name)]
         with pytest.raises(SystemExit) as caught:
-            main([f"{case}.safetensors", *GRIDS[case], "-o", "out.safetensors", *wanted, *words])
+            grids = [] if "--to-grid" in words else GRIDS[case]
+            main([f"{case}.safetensors", *grids, "-o", "out.safetensors", *wanted, *words])
         assert caught.value.code in (0, 3)
         texts = {name: Path(f"r.{name}").read_text(encoding="utf-8") for name in ("html", "md")}
         return {**texts, "json": json.loads(Path("r.json").read_text(encoding="utf-8"))}
@@ -212,7 +213,7 @@ def test_a_text_gets_no_advice_for_images_and_no_claim_without_a_check(
 
 CASES_WITHOUT_NUMBERS = {
     "planned": (["-n"], "A plan: nothing has been written or measured yet."),
-    "unchanged": (["--to-grid", "7x10"], "Nothing to do"),
+    "unchanged": (["--from-grid", "7x10", "--to-grid", "7x10"], "Nothing to do"),
 }
 
 

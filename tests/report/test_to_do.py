@@ -93,6 +93,34 @@ def test_the_code_for_a_bare_file_of_transformers_loads_it(suffix: str, tmp_path
         assert "position_embeddings" in name or torch.equal(value, loaded[name]), name
 
 
+def test_the_code_for_timm_states_another_window(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    name, small = "swin_tiny_patch4_window7_224", {"embed_dim": 24, "depths": (1, 1, 1, 1)}
+    source = timm.create_model(name, **small)
+    save_file(dict(source.state_dict()), tmp_path / "m.safetensors")
+    report = resize_checkpoint(tmp_path / "m.safetensors", to=(256, 384), from_=224, to_window=8)
+    assert still_to_change(report) == ()
+    (load,) = tasks(report)
+    assert "img_size=(256, 384), window_size=8" in load.code
+    arguments = ", ".join(f"{key}={value}" for key, value in small.items())
+    model = run(load.code.replace('"MODEL"', f'"{name}", {arguments}'), {})["model"]
+    table = model.layers[0].blocks[0].attn.relative_position_bias_table
+    assert table.shape[0] == 15 * 15
+    assert torch.equal(model.head.fc.weight, source.head.fc.weight)
+
+
+def test_the_code_for_timm_states_another_patch_size(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    source = timm.create_model("vit_tiny_patch16_224", num_classes=7)
+    save_file(dict(source.state_dict()), tmp_path / "m.safetensors")
+    report = resize_checkpoint(tmp_path / "m.safetensors", to="96x160", from_=224, to_patch=8)
+    assert still_to_change(report) == ()
+    (load,) = tasks(report)
+    model = run(load.code.replace('"MODEL"', '"vit_tiny_patch16_224", num_classes=7'), {})["model"]
+    assert model.patch_embed.proj.weight.shape == (192, 3, 8, 8)
+    assert model.pos_embed.shape == (1, 1 + 12 * 20, 192)
+
+
 def test_a_folder_of_timm_is_loaded_by_timm(tmp_path: Path) -> None:
     torch.manual_seed(0)
     arguments = {"img_size": 224, "embed_dim": 32, "depth": 1, "num_heads": 2}

@@ -14,6 +14,7 @@ from tests.support.builders import smooth, vit, write_safetensors
 
 HOSTILE = "m<script>alert(1)</script>|`a`\"'&amp;\x1b[31m."
 CHANNELS = 32
+_LONG = "a_rather_long_name_of_a_training_framework.student_model.backbone"
 
 
 def learned(height: int, width: int, seed: int = 0, prefix: int = 1) -> NDArray[np.float32]:
@@ -60,6 +61,11 @@ FILES: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
         for at in range(5)
         for name, array in tower(f"tower{at}.", 14, 20, seed=at).items()
     },
+    "long": lambda: {
+        name: array
+        for at in range(2)
+        for name, array in tower(f"{_LONG}.layers{at}.", 7, 10, seed=at).items()
+    },
     "untrained": untrained,
     "hostile": lambda: tower(HOSTILE, 7, 10),
 }
@@ -67,6 +73,7 @@ GRIDS: dict[str, list[str]] = {
     "plain": ["--from-grid", "7x10", "--to-grid", "9x12"],
     "sam": ["--to-grid", "16x24"],
     "five": ["--from-grid", "14x20", "--to-grid", "24x32"],
+    "long": ["--from-grid", "7x10", "--to-grid", "9x12"],
     "untrained": ["--from-grid", "7x10", "--to-grid", "9x12"],
     "hostile": ["--from-grid", "7x10", "--to-grid", "9x12"],
 }

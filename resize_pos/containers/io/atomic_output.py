@@ -76,7 +76,7 @@ def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
         raise OutputError(
             f"{target}: is not a folder, but the output is one.", "Name another folder with -o."
         )
-    if not folder and not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+    if not folder and (_is_stream(target, mode) or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode))):
         raise OutputError(f"{target}: is not a regular file.", "Name another file with -o.")
     if force and folder:
         require_replaceable(target)
@@ -85,6 +85,18 @@ def require_absent(target: Path, *, force: bool, folder: bool = False) -> bool:
             f"{target}: already exists.", "Pass --force to replace it, or name another with -o."
         )
     return True
+
+
+def _is_stream(target: Path, mode: int) -> bool:
+    """Whether a link leads to a device, a pipe, or a stream of this process (/dev/stdout)."""
+    if not stat.S_ISLNK(mode):
+        return False
+    with contextlib.suppress(OSError):
+        leads_to = target.stat().st_mode
+        if not (stat.S_ISREG(leads_to) or stat.S_ISDIR(leads_to)):
+            return True
+        return str(target.readlink()).startswith("/proc/")
+    return False
 
 
 def require_space(folder: Path, needed_bytes: int) -> None:

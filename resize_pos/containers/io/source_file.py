@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from resize_pos.containers.io.remote_path import RemotePath
+from resize_pos.containers.io.remote_path import SCHEMES, RemotePath
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.fast_dataclass import dataclass
 
@@ -139,8 +140,13 @@ class SourceFile:
 
 def missing(path: Path) -> ContainerError:
     """Say that there is no such file, and which path was tried."""
+    if path.is_symlink():
+        return ContainerError(
+            f"{path.name}: is a link to {path.readlink()}, where there is no file."
+        )
     return ContainerError(
-        f"{path.name}: no such file.", _meant(str(path)) or f"Looked for {path.absolute()}"
+        f"{path.name}: no such file.",
+        _meant(str(path)) or _near(path) or f"Looked for {path.absolute()}",
     )
 
 
@@ -148,6 +154,13 @@ def _meant(given: str) -> str | None:
     """Say what to write instead of a path that only looks like one of this system."""
     if given.startswith("~"):
         return f"~ is not expanded here: write {Path(given).expanduser()}"
+    if given == "-":
+        return "A checkpoint is not read from stdin; name a file."
+    if re.fullmatch(r"hf:/*", given):
+        return "For a model on the hub, write hf://ORG/NAME"
+    scheme = re.match(r"([A-Za-z][\w+.-]+):/", given)
+    if scheme is not None and scheme[1] != "hf":
+        return f"URLs are read from {', '.join(f'{known}://' for known in SCHEMES)} and hf://."
     if given.startswith("hf:"):
         return f"For a model on the hub, write hf://{given.removeprefix('hf:').strip('/')}"
     slashed = given.replace("\\", "/")
@@ -157,6 +170,23 @@ def _meant(given: str) -> str | None:
     if bare != given and os.path.lexists(bare):
         return f"Write it without the quotes in its name: {bare}"
     return None
+
+
+def _near(path: Path) -> str | None:
+    """Name the file beside a missing one that has nearly its name."""
+    import shlex  # only a missing file needs these
+    from difflib import get_close_matches
+
+    try:
+        beside = sorted(entry.name for entry in path.absolute().parent.iterdir())[:_MOST_COMPARED]
+    except OSError:
+        return None
+    near = get_close_matches(path.name, beside, n=1, cutoff=_ALMOST)
+    return f"Did you mean {shlex.quote(str(path.with_name(near[0])))}?" if near else None
+
+
+_MOST_COMPARED = 5_000
+_ALMOST = 0.85  # of the letters
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> ContainerError:
