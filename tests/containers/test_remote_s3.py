@@ -448,7 +448,7 @@ def test_who_may_not_list_a_bucket_can_convert(
         ("InvalidAccessKeyId", 403, "AWS_PROFILE"),
         ("ExpiredToken", 400, "expired"),
         ("RequestTimeTooSkewed", 403, "clock"),
-        ("PermanentRedirect", 301, "AWS_REGION"),
+        ("PermanentRedirect", 301, "AWS_DEFAULT_REGION"),
         ("SlowDown", 503, "None"),
     ],
 )

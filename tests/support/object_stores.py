@@ -121,8 +121,11 @@ def program(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def seaweed(folder: Path, volumes: int = 40) -> Iterator[ObjectServer]:
-    """Run SeaweedFS: it enforces the rules of S3 that matter here."""
+def seaweed(folder: Path, volumes: int = 40, megabytes: int = 256) -> Iterator[ObjectServer]:
+    """Run SeaweedFS: it enforces the rules of S3 that matter here.
+
+    It stores objects in volumes. By default they are small, so that tests need little space.
+    """
     weed = program("weed")
     assert weed is not None
     s3, master, volume, filer = free_ports(4)
@@ -144,7 +147,7 @@ def seaweed(folder: Path, volumes: int = 40) -> Iterator[ObjectServer]:
         *("-master.port", str(master), "-volume.port", str(volume), "-filer.port", str(filer)),
         *(
             "-master.volumeSizeLimitMB",
-            "256",
+            str(megabytes),
             "-volume.max",
             str(volumes),
             "-master.telemetry=false",

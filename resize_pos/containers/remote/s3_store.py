@@ -1,17 +1,25 @@
 """Objects in S3, and in stores that speak its protocol, through boto3's client.
 
 The client is made by botocore, the part of boto3 that talks to the store. boto3's own session adds
-only a transfer manager, whose import takes a fifth of the time and loads `multiprocessing`.
+only a transfer manager, whose import takes a fifth of the time and loads `multiprocessing`. If
+environment variables state everything that a request needs, a smaller client sends it
+(`s3_client.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.remote.pace import paced
+from resize_pos.containers.remote.s3_answers import Answer, Refused
+from resize_pos.containers.remote.s3_client import PlainClient, Unreachable
+from resize_pos.containers.remote.s3_settings import plain_settings, usual_bucket
 from resize_pos.containers.remote.store import (
     TRIES,
     Denied,
@@ -42,7 +50,7 @@ _CREDENTIALS = (
     "server is named by AWS_ENDPOINT_URL."
 )
 _EXPIRED = "The credentials have expired: sign in again, for example with aws sso login."
-_REGION = "The bucket lies in another region; name it with AWS_REGION."
+_REGION = "The bucket lies in another region; name it with AWS_DEFAULT_REGION."
 _HINTS = {
     **dict.fromkeys(_DENIED, _CREDENTIALS),
     "InvalidAccessKeyId": _CREDENTIALS,
@@ -66,20 +74,21 @@ class S3Store(Store):
     def __init__(self, scheme: str) -> None:
         del scheme
         self._lock = threading.Lock()
-        self._client: Any = None
+        self._clients: dict[bool, Any] = {}  # for usual buckets, and for those that need the SDK
 
     def client(self, path: RemotePath) -> Any:
-        """Return the client; the first call imports botocore."""
+        """Return the client; the first call may import botocore."""
+        usual = usual_bucket(path.host)
         with self._lock:
-            if self._client is None:
-                self._client = _connect(path)
-            return self._client
+            if usual not in self._clients:
+                self._clients[usual] = _connect(path, usual=usual)
+            return self._clients[usual]
 
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
             client.close()
 
     def info(self, path: RemotePath) -> ObjectInfo | None:
@@ -91,7 +100,7 @@ class S3Store(Store):
                 found = self.client(path).head_object(Bucket=path.host, Key=path.key)
         except FileNotFoundError:
             return None
-        return ObjectInfo(found["ContentLength"], quoted(found.get("ETag")))
+        return ObjectInfo(_length(path, found), quoted(found.get("ETag")))
 
     def first(self, path: RemotePath, length: int) -> tuple[ObjectInfo, bytes] | None:
         """Describe an object and read its first bytes, with one request if possible."""
@@ -113,9 +122,10 @@ class S3Store(Store):
             return None if info is None else (info, b"")
         stated = found.get("ContentRange", "")
         size = stated_size(stated.rpartition("/")[2])
-        if stated and size is not None:
-            require_range(path, stated, 0, size)
-        size = found["ContentLength"] if size is None else size
+        with _closing_if_refused(found):
+            if stated and size is not None:
+                require_range(path, stated, 0, size)
+            size = _length(path, found) if size is None else size
         info = ObjectInfo(size, quoted(found.get("ETag")))
         try:
             data = b"".join(_body(found, min(length, size)))
@@ -141,12 +151,15 @@ class S3Store(Store):
                 )
         except (FileNotFoundError, _Unsatisfiable):
             raise changed(path) from None
-        if quoted(found.get("ETag")) != info.identity:
-            raise changed(path)  # a store that ignores conditions
-        if found["ContentLength"] > length:
-            raise ContainerError(f"{path}: the server does not read ranges of objects.")
-        if found.get("ContentRange"):  # a store that sends all of an object may leave it out
-            require_range(path, found["ContentRange"], offset, info.size)
+        with _closing_if_refused(found):
+            if quoted(found.get("ETag")) != info.identity:
+                raise changed(path)  # a store that ignores conditions
+            if found.get("ContentLength", length) > length:
+                raise ContainerError(f"{path}: the server does not read ranges of objects.")
+            if found.get("ContentRange"):  # a store that sends all of an object may leave it out
+                require_range(path, found["ContentRange"], offset, info.size)
+            elif offset:
+                raise ContainerError(f"{path}: the server does not say which bytes it sent.")
         yield from _body(found, length)
 
     def page(self, path: RemotePath) -> Listing:
@@ -170,6 +183,23 @@ class S3Store(Store):
                 yield from _named(page.get("Contents", ()), prefix)
 
 
+def _length(path: RemotePath, found: Any) -> int:
+    if "ContentLength" not in found:
+        raise ContainerError(f"{path}: the server does not say how long the object is.")
+    length: int = found["ContentLength"]
+    return length
+
+
+@contextlib.contextmanager
+def _closing_if_refused(found: Any) -> Iterator[None]:
+    """Close the connection of an answer that is not read, because it is a wrong one."""
+    try:
+        yield
+    except BaseException:
+        found["Body"].close()
+        raise
+
+
 def _named(contents: Any, prefix: str) -> Iterator[tuple[str, ObjectInfo]]:
     for one in contents:
         name = one["Key"][len(prefix) :]
@@ -189,12 +219,10 @@ class _Unsatisfiable(Exception):
 
 @contextlib.contextmanager
 def errors(path: RemotePath) -> Iterator[None]:
-    """Convert the SDK's errors into ours; a missing object is a `FileNotFoundError`."""
-    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
-
+    """Convert the client's errors into ours; a missing object is a `FileNotFoundError`."""
     try:
         yield
-    except ClientError as error:
+    except refusals() as error:
         code, words = error_code(error)
         if code in _MISSING:
             words = _NO_BUCKET if code == "NoSuchBucket" else "no such object"
@@ -206,15 +234,26 @@ def errors(path: RemotePath) -> Iterator[None]:
         kind = Denied if code in _DENIED else ContainerError
         hint = _HINTS.get(code, _CREDENTIALS if "(403)" in words else None)
         raise kind(f"{path}: the store refused: {words}.", hint) from error
-    except (ConnectionError, HTTPClientError) as error:
+    except _unreachable() as error:
         raise ContainerError(
             f"{path}: the store cannot be reached: {_words(error)}.",
             "Check the network, and the address of the store in AWS_ENDPOINT_URL.",
         ) from error
-    except BotoCoreError as error:
+    except _of_sdk("BotoCoreError") as error:
         raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
-    except ValueError as error:  # a header that the SDK cannot convert
+    except ValueError as error:  # a header that cannot be converted, or a text that is not XML
         raise ContainerError(f"{path}: the store sent a wrong answer: {_words(error)}.") from error
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """Return the errors with which a client says that the store refused a request."""
+    return (Refused, *_of_sdk("ClientError"))
+
+
+def _of_sdk(*names: str) -> tuple[type[Exception], ...]:
+    """Return errors of botocore by their names; none if it was not imported: it raised nothing."""
+    module = sys.modules.get("botocore.exceptions")
+    return tuple(getattr(module, name) for name in names) if module is not None else ()
 
 
 def error_code(error: Any) -> tuple[str, str]:
@@ -231,25 +270,36 @@ def _words(error: Exception) -> str:
 
 
 def _body(found: Any, length: int) -> Iterator[bytes]:
-    from botocore.exceptions import BotoCoreError
-    from urllib3.exceptions import HTTPError
-
     body = found["Body"]
     # The SDK's own `read` waits for all bytes. Below it lies urllib3's answer.
-    read = getattr(getattr(body, "_raw_stream", None), "read1", body.read)
+    read = getattr(getattr(body, "_raw_stream", body), "read1", body.read)
     left = length
     try:
         for block in paced(read, length):
             left -= len(block)
             yield block
-    except (BotoCoreError, HTTPError, OSError) as error:
+    except _broken() as error:
         raise TryAgain(_words(error)) from error
     finally:
-        if left > 0:
+        if left > 0 or isinstance(body, Answer):
             body.close()  # the rest is not wanted: without this the connection is reused too early
 
 
-def _connect(path: RemotePath) -> Any:
+def _unreachable() -> tuple[type[Exception], ...]:
+    return (Unreachable, *_of_sdk("ConnectionError", "HTTPClientError"))
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection that breaks while an object is read."""
+    urllib3 = sys.modules.get("urllib3.exceptions")
+    theirs = () if urllib3 is None else (urllib3.HTTPError,)
+    return (OSError, http.client.HTTPException, *_of_sdk("BotoCoreError"), *theirs)
+
+
+def _connect(path: RemotePath, *, usual: bool) -> Any:
+    settings = plain_settings(os.environ) if usual else None
+    if settings is not None:
+        return PlainClient(settings)
     try:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
@@ -269,7 +319,7 @@ def _connect(path: RemotePath) -> Any:
         )
     except BotoCoreError as error:
         region = "region" in type(error).__name__.lower()
-        hint = "Check AWS_REGION and AWS_DEFAULT_REGION." if region else _CREDENTIALS
+        hint = "Check AWS_DEFAULT_REGION." if region else _CREDENTIALS
         raise ContainerError(f"{path}: {_words(error)}.", hint) from error
     except ValueError as error:
         raise ContainerError(
