@@ -1,4 +1,4 @@
-"""Cells that are larger or closer than their kernel says: right by --from, else asked or warned."""
+"""Cells that are larger or closer than their kernel says: right by --from, else asked."""
 
 from __future__ import annotations
 
@@ -73,10 +73,12 @@ def test_without_a_size_the_likelier_one_is_asked_for(
 
 
 def test_twelve_channels_may_be_bands_so_both_sizes_are_named(tmp_path: Path) -> None:
-    report, _ = convert(tmp_path, timm(ROWS, FOLDED[0]), TO)
-    assert report.verdict is Level.WARN
-    (note,) = (note for note in report.plan.notes if note.warning)
-    assert "Pass --from 80x112 or --from 160x224" in note.text
+    error = refused(tmp_path, timm(ROWS, FOLDED[0]), TO)
+    assert "pass --from 80x112 or --from 160x224" in str(error.hint)
+    _, output = convert(tmp_path, timm(ROWS, FOLDED[0]), f"--from 80x112 {TO}")
+    check(output, "pos_embed", 24, 36)
+    _, output = convert(tmp_path, timm(ROWS, FOLDED[0]), f"--from 160x224 {TO}")
+    check(output, "pos_embed", 12, 18)
     square = timm(with_row(rows(14, 14))[None], FOLDED[0])
     other = tmp_path / "other"
     other.mkdir()
@@ -134,21 +136,52 @@ def test_the_step_of_overlapping_patches_follows_from_the_size(step: int, tmp_pa
     check(output, "my_pos", *new)
 
 
-@pytest.mark.parametrize("step", [8, 10, 12])
-def test_a_size_that_only_patches_side_by_side_support_is_a_warning(
-    step: int, tmp_path: Path
+def pasted_ways(hint: str) -> list[list[str]]:
+    """Take the flags of each way that a hint names."""
+    return [flags for way in hint.split(", or ") if (flags := pasted_flags(way))]
+
+
+@pytest.mark.parametrize("step", [8, 10, 11, 12])
+@pytest.mark.parametrize("size", [(224, 224), (256, 128)], ids=str)
+def test_patches_that_may_overlap_are_refused_with_both_commands(
+    size: tuple[int, int], step: int, tmp_path: Path
 ) -> None:
-    side = (224 - 16) // step + 1
-    for grid, words in (
-        ((side, side), f"Pass --from {16 * side}, or --from 224 --patch {step}."),
-        (overlapping(step), "nothing states the size of the image"),
-    ):
-        report, _ = convert(tmp_path, timm(with_row(rows(*grid))[None]), TO)
-        assert report.verdict is Level.WARN
-        assert words in " ".join(note.text for note in report.plan.notes if note.warning)
-    square = timm(with_row(rows(side, side))[None])
-    _, output = convert(tmp_path, square, f"--from 224 --patch {step} --to 288x320")
-    check(output, "pos_embed", (288 - 16) // step + 1, (320 - 16) // step + 1)
+    grid = (size[0] - 16) // step + 1, (size[1] - 16) // step + 1
+    tensors = timm(with_row(rows(*grid))[None])
+    error = refused(tmp_path, tensors, "--to 384x192")
+    assert f"with one patch every {step} px" in error.message
+    overlap, beside = pasted_ways(error.hint or "")[:2]
+    assert overlap[2:] == ["--patch", str(step)]
+    _, output = convert_with(tmp_path, tensors, ["--to", "384x192", *overlap])
+    check(output, "pos_embed", (384 - 16) // step + 1, (192 - 16) // step + 1)
+    _, output = convert_with(tmp_path, tensors, ["--to", "384x192", *beside])
+    check(output, "pos_embed", 24, 12)
+
+
+def test_a_rectangle_that_nothing_states_is_a_warning(tmp_path: Path) -> None:
+    report, _ = convert(tmp_path, timm(with_row(rows(13, 18))[None]), TO)
+    assert report.verdict is Level.WARN
+    words = " ".join(note.text for note in report.plan.notes if note.warning)
+    assert "nothing states the size of the image" in words
+
+
+@pytest.mark.parametrize("to", ["192x288", "288x192"])
+def test_a_target_that_lies_the_other_way_is_refused_with_both_commands(
+    to: str, tmp_path: Path
+) -> None:
+    """By values, runs of 14 cells are seen; whether they are rows or columns is not."""
+    height, width = (int(side) // 16 for side in to.split("x"))
+    across = (10, 14) if height > width else (14, 10)
+    tensors = timm(with_row(rows(*across))[None])
+    error = refused(tmp_path, tensors, f"--to {to}")
+    assert "lie the other way" in error.message
+    as_rows, as_columns = pasted_ways(error.hint or "")
+    _, output = convert_with(tmp_path, tensors, ["--to", to, *as_rows])
+    check(output, "pos_embed", height, width)
+    _, output = convert_with(tmp_path, tensors, ["--to", to, *as_columns])
+    turned = result(output, "pos_embed")
+    assert likeness(turned[0, 1:], width, height) > 0.95
+    assert np.array_equal(turned[0, 0], tensors["pos_embed"][0, 0])
 
 
 @pytest.mark.parametrize("name", ["pos_embed", "my_pos"])

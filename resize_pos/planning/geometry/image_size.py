@@ -1,11 +1,13 @@
 """Whether the size of the image that a table was made for is known, or only assumed.
 
 `--to` in pixels is divided by the size of one cell. If that may be another one than the kernel
-says, the run warns and names both sizes; if the other one is more likely, the run asks.
+says, and no usual size of the image speaks for the kernel, the run is refused with a command for
+each size. A rectangle is refused if the target lies the other way, else it is warned about.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from resize_pos.core.errors import GeometryError
@@ -25,21 +27,64 @@ from resize_pos.planning.geometry.other_patches import (
 )
 
 _FEWEST_CELLS = 36
+_LARGEST_PATCH = 16  # pixels; cells that are larger than that are rare
 _RECORDED = "recorded in the file by an earlier conversion"
 
 
 def require_image_size(located: Located, steps: Sequence[Step], request: Request) -> None:
-    """Refuse to guess the size of a cell, if the kernel alone is not the likeliest answer."""
+    """Refuse to guess the size of a cell, if another one than the kernel's fits as well."""
     for table in _assumed(steps, request):
+        now = _pixels(table)
+        cells = f"{table.name} has {table.grid} cells: an image of {now} px"
         for other in doubts(table, located.others):
-            now, then = _pixels(table), other.pixels(table.grid)
-            if other.kind is CellKind.CHANNELS or not (other.likely or is_usual(then)):
+            then = other.pixels(table.grid)
+            likely = other.likely or is_usual(then)
+            if other.kind is CellKind.CHANNELS or not (likely or other.side <= _LARGEST_PATCH):
                 continue
+            first, second = (then, now) if likely else (now, then)
             raise GeometryError(
-                f"{table.name} has {table.grid} cells: an image of {now} px at patch {table.patch} "
-                f"({table.kernel}); but {other.words}, and then the image has {then} px.",
-                hint=f"pass --from {then} or --from {now}, or --to-grid HxW.",
+                f"{cells} at patch {table.patch} ({table.kernel}); but {other.words}, and then the "
+                f"image has {then} px.",
+                hint=f"pass --from {first} or --from {second}, or --to-grid HxW.",
             )
+        overlapping = overlapping_reading(table, located.others)
+        if overlapping is not None:
+            then, step = overlapping
+            raise GeometryError(
+                f"{cells} in patches of {table.patch} side by side ({table.kernel}); but if they "
+                f"overlap, with one patch every {step} px, the image has {then} px.",
+                hint=f"pass --from {then} --patch {step}, or --from {now}, or --to-grid HxW.",
+            )
+        _require_same_way(table, request)
+
+
+def _require_same_way(table: PositionTable, request: Request) -> None:
+    """Refuse a rectangle that only the values show, if the target lies the other way.
+
+    The values show how long a run of cells is, but not whether it is a row or a column.
+    """
+    target, grid, now = request.to_size, table.grid, _pixels(table)
+    if target is None or not _is_shown_rectangle(table):
+        return
+    lies, will = now.width - now.height, target.width - target.height
+    if lies * will >= 0:
+        return
+    turned = Size(now.width, now.height)
+    rows = f" --prefix {table.prefix}" if table.prefix else ""
+    rows += f" --suffix {table.suffix}" if table.suffix else ""
+    axes = table.layout.pattern.replace("h w", "w h")
+    pattern = f"--pattern '^{re.escape(table.name)}$' --axes '{axes}'{rows}"
+    raise GeometryError(
+        f"{table.name} has runs of {grid.width} cells: {grid} cells (height × width), an image of "
+        f"{now} px; but {target} px lie the other way. If the runs are columns, the image has "
+        f"{turned} px.",
+        hint=f"pass --from {now}, or {pattern} --from {turned}.",
+    )
+
+
+def _is_shown_rectangle(table: PositionTable) -> bool:
+    flat = table.layout.grid(table.tensor.shape) is None and {"h", "w"} <= table.layout.axes
+    return flat and not table.grid.is_square and table.grid.cells >= _FEWEST_CELLS
 
 
 def size_notes(located: Located, steps: Sequence[Step], request: Request) -> Iterator[Note]:
@@ -75,16 +120,7 @@ def _other_reading(table: PositionTable, located: Located) -> str | None:
             f"{table.name}: an image of {now} px was assumed, but {other.words}: then it has "
             f"{then} px. Pass --from {now} or --from {then}."
         )
-    overlapping = overlapping_reading(table, located.others)
-    if overlapping is not None:
-        then, step = overlapping
-        return (
-            f"{table.name}: an image of {now} px was assumed, in patches side by side. If patches "
-            f"of {table.kernel} overlap, it may have {then} px, with one patch every {step} px. "
-            f"Pass --from {now}, or --from {then} --patch {step}."
-        )
-    flat = table.layout.grid(table.tensor.shape) is None and {"h", "w"} <= table.layout.axes
-    if flat and not table.grid.is_square and table.grid.cells >= _FEWEST_CELLS:
+    if _is_shown_rectangle(table):
         return (
             f"{table.name} has {table.grid} cells, and nothing states the size of the image; {now} "
             f"px (height × width) were assumed, in patches side by side. Pass --from {now} to "

@@ -31,6 +31,8 @@ _PUBLISHED = frozenset(
     {32, 64, 96, 128, 160, 192, 224, 240, 256, 320, 378, 384, 392, 448, 480, 512, 518, 560, 576}
     | {640, 672, 768, 784, 896, 1008, 1024}
 )
+# Height and width of people, whole or cut out for their pose; patches often overlap.
+_USUAL_RECTANGLES = ((256, 128), (384, 128), (384, 192), (256, 192), (384, 288))
 _OFTEN_OVERLAPPING = range(8, 17)  # pixels; larger kernels hardly ever overlap
 _FEWEST_CELLS = 36
 _ODD = (3, 5, 7)  # pixels; such kernels usually move by half their side, over a padded image
@@ -140,7 +142,7 @@ def is_usual(size: Size) -> bool:
 def overlapping_reading(
     table: PositionTable, tensors: Mapping[str, TensorInfo]
 ) -> tuple[Size, int] | None:
-    """Return a usual image and the step between patches that give a table's square grid.
+    """Return a usual image and the step between patches that give a table's grid.
 
     Only if patches that do not overlap would need an image of an unusual size.
     """
@@ -148,18 +150,32 @@ def overlapping_reading(
     grid, patch = table.grid, table.patch
     if kernel is None or patch is None or table.window is not None or len(kernel.shape) != 4:
         return None
-    square = patch.height == patch.width and grid.is_square and grid.cells >= _FEWEST_CELLS
-    flat = table.layout.grid(table.tensor.shape) is None
-    side = patch.height
-    published = _PUBLISHED | ({336} if side == 14 else set())
-    if not (square and flat) or side not in _OFTEN_OVERLAPPING or grid.height * side in published:
+    cut = patch.height == patch.width and grid.cells >= _FEWEST_CELLS
+    flat = table.layout.grid(table.tensor.shape) is None and {"h", "w"} <= table.layout.axes
+    if not (cut and flat) or patch.height not in _OFTEN_OVERLAPPING:
         return None
+    own = Tiling(patch).pixels(grid)
+    if _is_published(own, patch.height):
+        return None
+    square = [(pixels, pixels) for pixels in sorted(_USUAL)]
     return next(
         (
-            (Size(pixels, pixels), step)
-            for pixels in sorted(_USUAL)
-            for step in range(side - 1, side // 2 - 1, -1)
-            if (pixels - side) // step + 1 == grid.height
+            (Size(*size), step)
+            for size in (square if grid.is_square else _USUAL_RECTANGLES)
+            for step in range(patch.height - 1, patch.height // 2 - 1, -1)
+            if _overlapping_grid(size, patch.height, step) == (grid.height, grid.width)
         ),
         None,
     )
+
+
+def _is_published(size: Size, patch: int) -> bool:
+    """Whether models without overlapping patches are published in this size."""
+    if size.height != size.width:
+        return (size.height, size.width) in _USUAL_RECTANGLES
+    return size.height in _PUBLISHED or (patch == 14 and size.height == 336)
+
+
+def _overlapping_grid(size: tuple[int, int], patch: int, step: int) -> tuple[int, int]:
+    height, width = ((pixels - patch) // step + 1 for pixels in size)
+    return height, width
