@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Other:
     colour: bool = False
     depth: int = 3
     batch: int = 32
+    table_decay: float = 0.0  # weight decay of the table
     normed: bool = False  # a norm after patches and positions were added, as CLIP has
 
     @property
@@ -86,6 +88,16 @@ OTHERS: Mapping[str, Other] = {
         Other("masked_10x8", "masked", (10, 8), 3, 64, 0, "zero", 204, 300, batch=24),
         Other("contrast_7x11", "contrast", (7, 11), 4, 96, 3, "normal", 205, 200, **NORMED),
         Other("count_9x15", "count", (9, 15), 3, 64, 0, "normal", 206, 250, **SHALLOW),
+        # Trained later, for a further round: other tasks, one row, a wide grid, a table that
+        # decays, and large random or sine beginnings.
+        Other("turn_5x9", "turn", (5, 9), 5, 64, 1, "zero", 301, 400),
+        Other("photo_12x20", "photo", (12, 20), 3, 72, 0, "sincos", 302, 160, **COLOUR),
+        Other("photo_7x16", "photo", (7, 16), 4, 64, 1, "large", 303, 200, **COLOUR),
+        Other("turn_10x6", "turn", (10, 6), 4, 48, 1, "normal", 304, 400, table_decay=10.0),
+        Other("line_1x24", "line", (1, 24), 8, 64, 0, "normal", 305, 450, batch=64),
+        Other("line_2x64", "line", (2, 64), 4, 48, 1, "large", 306, 300, batch=64),
+        Other("photo_9x9", "photo", (9, 9), 4, 96, 5, "normal", 307, 200, rate=2e-3, **COLOUR),
+        Other("turn_11x4", "turn", (11, 4), 5, 56, 2, "sincos", 308, 300, table_rate=5.0),
     )
 }
 
@@ -108,6 +120,7 @@ def first_table(other: Other) -> Tensor:
         "zero": lambda: torch.zeros(shape),
         "uniform": lambda: (torch.rand(shape) * 2 - 1) / math.sqrt(other.width),
         "xavier": lambda: (torch.rand(shape) * 2 - 1) * math.sqrt(6 / sum(shape)),
+        "large": lambda: torch.randn(shape) * 0.5,
         "sincos": lambda: _sines(rows, other.width, other.grid, other.prefix),
     }
     return starts[other.start]()[None]
@@ -135,9 +148,11 @@ class OtherViT(nn.Module):
             for _ in range(other.depth)
         )
         self.norm = nn.LayerNorm(width)
-        outputs = {"segment": KINDS, "masked": patch * patch, "contrast": 32, "count": 2}
-        self.head = nn.Linear(width, outputs.get(other.task, 10))
-        if other.task == "masked":
+        pixels = patch * patch * (3 if other.colour else 1)
+        outputs = {"segment": KINDS, "contrast": 32, "count": 2, "turn": 4}
+        filling = other.task in ("masked", "photo")
+        self.head = nn.Linear(width, pixels if filling else outputs.get(other.task, 10))
+        if filling:
             self.hidden = nn.Parameter(torch.zeros(1, 1, width))
             self.places = nn.Parameter(torch.randn(1, other.grid[0] * other.grid[1], width) * 0.02)
             self.decoder = nn.TransformerEncoderLayer(
@@ -250,12 +265,51 @@ def segment_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Gen
 
 def masked_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
     """Fill in what is hidden."""
-    whole = _moved(images, model.other.size, rng)
+    return _filling_loss(model, _moved(images, model.other.size, rng), rng)
+
+
+def _filling_loss(model: OtherViT, whole: Tensor, rng: torch.Generator) -> Tensor:
     patch = model.other.patch
     truth = functional.unfold(whole, patch, stride=patch).transpose(1, 2)
     order = torch.rand(truth.shape[:2], generator=rng).argsort(1)
     made = model.filled(whole, order[:, : round(SHOWN * order.shape[1])])
     return functional.mse_loss(made, truth)
+
+
+@cache
+def photographs() -> tuple[Tensor, ...]:
+    """The two photographs of scikit-learn, 3×427×640 in −1…1."""
+    from sklearn.datasets import load_sample_images
+
+    return tuple(
+        torch.from_numpy(np.array(photograph)).permute(2, 0, 1).float() / 127.5 - 1
+        for photograph in load_sample_images().images
+    )
+
+
+def photo_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+    """Fill in what is hidden of a whole photograph, or of most of it."""
+    crops = []
+    for _ in range(len(images)):
+        which, zoom, down, across = torch.rand(4, generator=rng).tolist()
+        photograph = photographs()[round(which)]
+        height, width = (round(n * (0.6 + 0.4 * zoom)) for n in photograph.shape[1:])
+        top = round(down * (photograph.shape[1] - height))
+        left = round(across * (photograph.shape[2] - width))
+        part = photograph[None, :, top : top + height, left : left + width]
+        crops.append(
+            functional.interpolate(part, model.other.size, mode="bilinear", antialias=True)
+        )
+    return _filling_loss(model, torch.cat(crops), rng)
+
+
+def turn_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+    """Say by how many quarters the picture was turned."""
+    turns = torch.randint(4, (len(images),), generator=rng)
+    turned = torch.stack(
+        [torch.rot90(i, int(t), (1, 2)) for i, t in zip(images, turns, strict=True)]
+    )
+    return functional.cross_entropy(model.pooled(_moved(turned, model.other.size, rng)), turns)
 
 
 def contrast_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
@@ -282,6 +336,8 @@ TASKS: Mapping[str, tuple[str, Loss]] = {
     "masked": ("fashion", masked_loss),
     "contrast": ("fashion", contrast_loss),
     "count": ("fashion", count_loss),
+    "photo": ("fashion", photo_loss),
+    "turn": ("fashion", turn_loss),
 }
 
 
@@ -298,7 +354,7 @@ def train(other: Other, folder: Path) -> tuple[OtherViT, list[float]]:
             {"params": rest, "weight_decay": WEIGHT_DECAY},
             {
                 "params": [model.pos_embed],
-                "weight_decay": 0.0,
+                "weight_decay": other.table_decay,
                 "lr": other.rate * other.table_rate,
             },
         ],

@@ -5,9 +5,11 @@
 Every table of `benchmarks/tables/` and of the two sample models is resized between several pairs of
 grids: by this project, by other libraries' own code and by other proper kernels (`proper.py`), and
 damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways and 18 wrong ones were
-written after the limits were fixed (`unseen.py`). `verify`'s verdict on each is counted. What a
-damage costs its network, and the tables of networks that were trained on after an honest resize,
-are stored (`verdict_networks.py` makes them). `verdict_offsets.py` judges relative tables.
+written after the limits were fixed (`unseen.py`), and 18 and 36 more in a later round
+(`unseen_later.py`; for the real tables and the last six alone). `verify`'s verdict on each is
+counted. What a damage costs its network is stored (`verdict_networks.py` and `verdict_real.py`
+measure it), and so are the tables of networks that were trained on after an honest resize.
+`verdict_offsets.py` judges relative tables.
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
 plots. `--only` judges these tables again and keeps the other cases of `verdict.json`. `--packages`
@@ -35,7 +37,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import proper, unseen
+from benchmarks import proper, unseen, unseen_later
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
@@ -59,6 +61,7 @@ Shape = tuple[int, int]
 # Factors on height and width. The last three are for honest resizes alone.
 FACTORS = ((1.5, 1.4), (0.6, 0.55), (1.2, 0.8), (2.5, 2.2), (0.25, 0.3))
 FOR_DAMAGE = 2
+LATER = "later"  # of the tables, besides the real ones, that the ways of `unseen_later.py` are for
 MOST_CELLS = 3600
 KEPT = (
     *("unlikeness", "unlikeness_honest", "misplaced", "misplaced_honest", "foreign_cells"),
@@ -122,13 +125,23 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
 
     for like in CONVENTIONS:
         yield "own", like, partial(honest, rows, prefix, grid, target, like)
-    kernels = (("library", proper.LIBRARIES), ("other", proper.OTHERS), ("unseen", unseen.HONEST))
+    later = known.is_real or known.judged == LATER
+    kernels = (
+        ("library", proper.LIBRARIES),
+        ("other", proper.OTHERS),
+        ("unseen", unseen.HONEST),
+        ("later", unseen_later.HONEST if later else {}),
+    )
     for group, named in kernels:
         for name, way in named.items():
             yield group, name, partial(by, way)
     if damage:
-        for name, way in unseen.DAMAGE.items():
-            yield "unseen damage", name, partial(wrong, way)
+        for group, mistakes in (
+            ("unseen damage", unseen.DAMAGE),
+            ("later damage", unseen_later.DAMAGE if later else {}),
+        ):
+            for name, way in mistakes.items():
+                yield group, name, partial(wrong, way)
         for how in ALL_DAMAGE:
             yield "damage", how, partial(planted, how)
 
@@ -198,11 +211,13 @@ GROUPS = {
     "library": "libraries' own code",
     "other": "other proper kernels",
     "unseen": "other kernels, never looked at",
+    "later": "kernels of a later round",
     "trained": "trained after an honest resize",
     "damage": "damaged, all",
     "unseen damage": "damage that was never looked at",
+    "later damage": "damage of a later round",
 }
-DAMAGED = ("damage", "unseen damage")
+DAMAGED = ("damage", "unseen damage", "later damage")
 # Words, whether a table is held out, whether it was seen in a sweep, and `judged` of its entry.
 SECTIONS = (
     ("tables that the limits were set on", False, True, ""),
@@ -210,6 +225,7 @@ SECTIONS = (
     ("held out; judged once before three rules were mended", True, False, ""),
     ("held out; judged once before the last rules were added", True, False, "before"),
     ("held out; trained and judged after those rules", True, False, "after"),
+    ("held out; judged once before four rules of values were mended", True, False, LATER),
 )
 
 

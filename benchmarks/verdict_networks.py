@@ -2,7 +2,8 @@
 
     python -m benchmarks.verdict_networks --networks FOLDER --data FOLDER [--only NAME …]
 
-`--networks` and `--data` are the folders of `small_vits.py`. The results do not depend on the
+`--networks` and `--data` are the folders of `small_vits.py` and `other_vits.py`. A network that is
+not there is left out. The results do not depend on the
 verdict, so they are stored: `tables/costs.json` has the loss of every damaged table, and
 `tables/trained.npz` the tables of networks that were trained on after an honest resize (as
 float16). `python -m benchmarks.verdict` reads both. One table takes one to two minutes on one core.
@@ -16,6 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from benchmarks.damage import honest
+from benchmarks.other_vits import OTHERS, OtherViT
+from benchmarks.other_vits import TASKS as OTHER_TASKS
 from benchmarks.small_vits import NETWORKS, TASKS, TEST, SmallViT, loss_of, pictures
 from benchmarks.verdict_tables import COSTS, TRAINED, Known, cost_key, costs, known_tables, trained
 
@@ -36,6 +40,8 @@ Table = NDArray[np.float32]
 Shape = tuple[int, int]
 PICTURES = 60  # test pictures that each damaged table is run on
 BATCH, STEPS, RATE = 16, 300, 3e-4  # of the training after a resize
+BATCHES = 6  # of test pictures, for the networks of `other_vits.py`
+OTHER = "other_"  # how their tables' names begin
 MOST_TRAINED = 400  # cells of the new grid
 COSTLY = 1.05  # times the honest loss; and 3 standard errors above it
 
@@ -54,11 +60,7 @@ class Judge:
         if target not in self._runs:
             self._runs[target] = self._prepared(target)
         model, inputs, truth, before = self._runs[target]
-        after = self._losses(model, inputs, truth, table)
-        apart = after - before
-        error = float(apart.std()) / len(apart) ** 0.5
-        ratio = float(after.mean() / before.mean())
-        return round(ratio, 4), ratio > COSTLY and float(apart.mean()) > 3 * error
+        return compared(before, self._losses(model, inputs, truth, table))
 
     def trained(self, target: Shape) -> Table | None:
         """Train the network on after an honest resize; give its table."""
@@ -115,8 +117,63 @@ class Judge:
         return torch.nn.functional.cross_entropy(logits, answers, reduction="none").mean(1)
 
 
+class OtherJudge:
+    """One network of `other_vits.py`, run at other grids with tables that somebody made."""
+
+    def __init__(self, known: Known, folder: Path, data: Path) -> None:
+        self.known, self.data = known, data
+        name = known.name.removeprefix(OTHER)
+        self.other = OTHERS[name]
+        self.state = load_file(folder / f"{name}.safetensors")
+        self._runs: dict[Shape, tuple[OtherViT, Tensor]] = {}
+
+    def cost(self, target: Shape, table: Table) -> Cost:
+        """Give the loss relative to the honest resize's, and whether that is a real rise."""
+        if target not in self._runs:
+            model = self._model(target)
+            fair = honest(self.known.rows, self.known.prefix, self.known.grid, target, "hf")
+            self._runs[target] = model, self._losses(model, fair)
+        model, before = self._runs[target]
+        return compared(before, self._losses(model, table))
+
+    def trained(self, _: Shape) -> Table | None:
+        """Give nothing: `other_vits.py --trained` makes those."""
+        return None
+
+    def _model(self, target: Shape) -> OtherViT:
+        state = dict(self.state)
+        del state["pos_embed"]
+        if "places" in state:  # the decoder's positions
+            places = honest(state["places"][0].numpy(), 0, self.other.grid, target, "hf")
+            state["places"] = torch.from_numpy(places.copy())[None]
+        model = OtherViT(replace(self.other, grid=target)).eval()
+        model.load_state_dict(state, strict=False)
+        return model
+
+    @torch.no_grad()
+    def _losses(self, model: OtherViT, table: Table) -> Tensor:
+        """Give the loss of each of several batches of test pictures, always the same ones."""
+        model.pos_embed.copy_(torch.from_numpy(table.copy())[None])
+        data, loss_of_batch = OTHER_TASKS[self.other.task]
+        images, labels = (values[:TEST] for values in pictures(data, self.data))
+        losses = []
+        for index in range(BATCHES):
+            rng = torch.Generator().manual_seed(99 + index)
+            chosen = torch.randint(len(images), (BATCH,), generator=rng)
+            losses.append(loss_of_batch(model, images[chosen], labels[chosen], rng))
+        return torch.stack(losses)
+
+
+def compared(before: Tensor, after: Tensor) -> Cost:
+    """Compare the losses of the same pictures, or batches: their ratio, and whether it counts."""
+    apart = after - before
+    error = float(apart.std()) / len(apart) ** 0.5
+    ratio = float(after.mean() / before.mean())
+    return round(ratio, 4), ratio > COSTLY and float(apart.mean()) > 3 * error
+
+
 def run(
-    judge: Judge, found: Mapping[str, Cost], tables: Mapping[str, Table]
+    judge: Judge | OtherJudge, found: Mapping[str, Cost], tables: Mapping[str, Table]
 ) -> tuple[dict[str, Cost], dict[str, Table]]:
     """Add the cost of every damage to one table, and its trained tables, to earlier results."""
     from benchmarks.verdict import DAMAGED, FOR_DAMAGE, targets, versions
@@ -151,12 +208,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     for known in known_tables():
-        if known.name not in NETWORKS or known.windowed:  # windows would need their own table
-            continue
+        name = known.name.removeprefix(OTHER)
+        if known.windowed or not (options.networks / f"{name}.safetensors").exists():
+            continue  # windows would need their own table
         if options.only and known.name not in options.only:
             continue
         started = time.monotonic()
-        found, tables = run(Judge(known, options.networks, options.data), costs(), trained())
+        make = OtherJudge if known.name.startswith(OTHER) else Judge
+        found, tables = run(make(known, options.networks, options.data), costs(), trained())
         store(found, tables)
         took = time.monotonic() - started
         print(f"{known.name}: {len(found)} costs, {took:.0f} s", file=sys.stderr, flush=True)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from benchmarks import unseen
 from benchmarks.proper import OTHERS, SMOOTH
 from benchmarks.verdict_named import is_named
+from benchmarks.verdict_shared import share
 from resize_pos.core.conventions import RELATIVE_CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import ResampleOffsets
@@ -185,31 +188,46 @@ def _rows(cells: Table) -> Table:
     return np.ascontiguousarray(cells, np.float32).reshape(-1, cells.shape[-1])
 
 
-def cases() -> Iterator[Case]:
-    """Judge every version of every table."""
-    about = json.loads(ABOUT.read_text(encoding="utf-8"))
+def cases(jobs: int = 1) -> Iterator[Case]:
+    """Judge every version of every table, each table in one of several processes."""
+    names = list(json.loads(ABOUT.read_text(encoding="utf-8")))
+    if jobs == 1:
+        found: Iterator[list[Case]] = map(_judged, names)
+    else:
+        found = ProcessPoolExecutor(jobs).map(_judged, names)
+    for mine in found:
+        yield from mine
+
+
+def _judged(name: str) -> list[Case]:
+    share()
+    return list(cases_of(name))
+
+
+def cases_of(name: str) -> Iterator[Case]:
+    """Judge every version of one table."""
+    known = json.loads(ABOUT.read_text(encoding="utf-8"))[name]
     with np.load(STORED) as stored:
-        tables = {key: stored[key] for key in stored.files}
-    for name, known in about.items():
-        table, grid = tables[name], tuple(known["grid"])
-        for target in targets(grid):
-            step = step_for(table, grid, target)
-            at = f"{target[0]}x{target[1]}"
-            made = list(versions(table, grid, target))
-            if f"{name} {at} trained" in tables:
-                made.append(("trained", "trained", tables[f"{name} {at} trained"]))
-            for group, how, result in made:
-                costly = known["costs"].get(f"{at} {how}", (None, None))[1]
-                found = _case(step, table, result)
-                yield replace(
-                    found,
-                    table=name,
-                    held_out=known["held_out"],
-                    seen=known["seen"],
-                    group=group,
-                    how=how,
-                    costly=costly,
-                )
+        tables = {key: stored[key] for key in stored.files if key.startswith(name)}
+    table, grid = tables[name], tuple(known["grid"])
+    for target in targets(grid):
+        step = step_for(table, grid, target)
+        at = f"{target[0]}x{target[1]}"
+        made = list(versions(table, grid, target))
+        if f"{name} {at} trained" in tables:
+            made.append(("trained", "trained", tables[f"{name} {at} trained"]))
+        for group, how, result in made:
+            costly = known["costs"].get(f"{at} {how}", (None, None))[1]
+            found = _case(step, table, result)
+            yield replace(
+                found,
+                table=name,
+                held_out=known["held_out"],
+                seen=known["seen"],
+                group=group,
+                how=how,
+                costly=costly,
+            )
 
 
 def _case(step: Step, table: Table, result: Table) -> Case:
@@ -274,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--docs", action="store_true", help="write counts and the plot into docs/")
     options = parser.parse_args(arguments)
-    found = list(cases())
+    found = list(cases(os.cpu_count() or 1))
     text = report(found)
     print(text)
     if options.docs:

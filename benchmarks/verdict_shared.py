@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import likeness
 from resize_pos.quality.measures.likeness import Sample
-from resize_pos.verify import against_source, made_by, made_by_proper
+from resize_pos.verify import against_source, made_by, made_by_offsets, made_by_proper
 from resize_pos.verify.made_by import Pair
 
 _KEPT = 2  # the results of so many sources; those of a large one take 100 MB
@@ -49,6 +49,14 @@ def _of_table(table: Hashable, array: NDArray[Any]) -> Hashable:
     return table, _content(array)
 
 
+def _of_step(step: Hashable, before: NDArray[Any]) -> Hashable:
+    return step, _content(before)
+
+
+def _of_results(honest: list[Any]) -> Hashable:
+    return tuple((one.name, _content(one.cells)) for one in honest)
+
+
 def _remembered(function: Callable[..., Any], key: Callable[..., Hashable]) -> Callable[..., Any]:
     """Keep the last results of a function; what an iterator gives is kept as a list."""
     kept: dict[Hashable, Any] = {}
@@ -75,6 +83,8 @@ _SHARED: tuple[tuple[ModuleType, str, Callable[..., Hashable]], ...] = (
     (made_by_proper, "two_resizes", _of_grids),
     (likeness, "_left_out", _of_sample),
     (against_source, "examine", _of_table),
+    (made_by_offsets, "_honest_results", _of_step),
+    (made_by_offsets, "_envelope", _of_results),
 )
 
 

@@ -22,6 +22,12 @@ _SURE = 0.98  # cosine of a channel with the one it was taken from
 _DOUBTFUL = 0.9  # … and below which a channel may be another one
 _SAMPLE = 256  # cells, or values, that are looked at
 _FEW_VALUES = 16
+_FLAT = 1e-5  # of the largest value: variation along an axis that is none,
+_VARIES = 1e-3  # … and what an honest result must have of it
+_MATTERS = 0.05  # of all sizes: negative values that no overshoot explains
+_MANY = 0.02  # share of the values that are the same,
+_BEYOND = 1.05  # where the honest ones are that much larger,
+_USUAL = 0.25  # … or that much of the usual size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +55,7 @@ def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
         _rows(table, honest, target)
         or _channels(table, honest)
         or _order(table, honest, target)
-        or _flat_axes(table, target)
+        or _flat_axes(table, honest, target)
         or _mean(table, honest)
         or _values(table, honest)
         or _zeros(table, honest, target)
@@ -210,11 +216,14 @@ def _wrong_order(
     return "shuffled", f"{moved:.0%} of the cells are honest ones in the wrong places"
 
 
-def _flat_axes(table: Wide, target: Grid) -> Finding | None:
-    grid = table.reshape(target.height, target.width, -1)
-    scale = float(np.abs(grid).max()) or 1.0
+def _flat_axes(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    """Look for an axis along which nothing varies, although honest results vary there."""
+    grid, other = (rows.reshape(target.height, target.width, -1) for rows in (table, honest))
+    scale, usual = (float(np.abs(each).max()) or 1.0 for each in (grid, other))
     for axis, words in ((0, "all rows of the grid are alike"), (1, "all its columns are alike")):
-        if grid.shape[axis] > 1 and np.ptp(grid, axis=axis).max() < 1e-5 * scale:
+        flat = grid.shape[axis] > 1 and np.ptp(grid, axis=axis).max() < _FLAT * scale
+        # A source of one row, or one that repeats its rows, gives rows that are alike.
+        if flat and np.ptp(other, axis=axis).max() > _VARIES * usual:
             return Finding("flattened", f"{words}: one direction is lost")
     return None
 
@@ -232,16 +241,27 @@ def _mean(table: Wide, honest: Wide) -> Finding | None:
 
 
 def _values(table: Wide, honest: Wide) -> Finding | None:
-    sample = table[spread(len(table), _SAMPLE)].reshape(-1)
+    cells = spread(len(table), _SAMPLE)
+    sample, fair = table[cells].reshape(-1), honest[cells].reshape(-1)
     if len(sample) < 4 * _FEW_VALUES:
         return None
     different = len(np.unique(sample))
     if different <= _FEW_VALUES:
         return Finding("quantised", f"there are only {different} different values")
-    if sample.min() >= 0 > honest.min():
+    sizes = np.abs(fair)
+    # A kernel that overshoots makes values of a table without negative ones slightly negative.
+    negative = float(sizes[fair < 0].sum())
+    if sample.min() >= 0 and negative > _MATTERS * float(sizes.sum()):
         return Finding("absolute", "no value is negative: the signs are lost")
     most = np.abs(sample).max()
-    clipped = float(np.mean(np.abs(sample) >= most * (1 - 1e-6)))
-    if clipped > 0.02:
-        return Finding("clipped", f"{clipped:.0%} of the values are ±{most:.3g}, cut off there")
+    at_most = np.abs(sample) >= most * (1 - 1e-6)
+    # Sines have many values near their largest one; values that were cut off had been larger.
+    if at_most.mean() > _MANY and np.median(sizes[at_most]) > _BEYOND * most:
+        words = f"{at_most.mean():.0%} of the values are ±{most:.3g}, cut off there"
+        return Finding("clipped", words)
+    zero = sample == 0
+    # Eight bits round small values to zero; values that were dropped had been of any size.
+    if zero.mean() > _MANY and np.median(sizes[zero]) > _USUAL * np.median(sizes):
+        words = f"{zero.mean():.0%} of the values are exactly zero, all over the table"
+        return Finding("dropped", words)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resize_pos.core.conventions import Method
 from resize_pos.core.fast_dataclass import dataclass
@@ -46,9 +47,11 @@ def recognise(
             return f"{kernel}, norms restored"
         if norms is not None and _restored_at_once(rows, made, norms, tolerance):
             return f"{kernel}, norms restored by one factor"
+    cells = rows.reshape(target.height, target.width, -1)
+    if _is_picked(source[0], cells, tolerance):
+        return "nearest, with another rounding"
     if target.cells > _MOST_CELLS:
         return None
-    cells = rows.reshape(target.height, target.width, -1)
     few = spread(target.height, _LOOKED_AT), spread(target.width, _LOOKED_AT)
     sample = cells[few[0]][:, few[1]]
     for words, down, across in two_resizes(Grid(*source.shape[1:3]), target):
@@ -58,6 +61,35 @@ def recognise(
         if _apart(cells, source, down, across) <= tolerance:
             return words
     return None
+
+
+def _is_picked(source: Wide, cells: Wide, tolerance: float) -> bool:
+    """Whether every row and column is one of the two source lines around its centre, in order."""
+    around = []
+    for count, length in zip(source.shape, cells.shape[:2], strict=False):
+        centre = np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
+        around.append(np.stack([np.floor(centre), np.ceil(centre)]).astype(np.intp))
+    rows, columns = around
+    near = tolerance * float(np.abs(cells).max())
+    if not _first_is_picked(source, cells, rows[:, 0], columns[:, 0], near):
+        return False
+    # Whether row a and column b of the source give the cell at (i, j), for each choice of both.
+    same: NDArray[np.bool_] = np.array(
+        [[np.all(np.abs(source[a][:, b] - cells) <= near, axis=-1) for b in columns] for a in rows]
+    )
+    down = np.all(np.any(same, axis=1), axis=2).argmax(axis=0)
+    across = np.all(np.any(same, axis=0), axis=1).argmax(axis=0)
+    chosen = rows[down, np.arange(len(down))], columns[across, np.arange(len(across))]
+    in_order = all(bool(np.all(np.diff(lines) >= 0)) for lines in chosen)
+    return in_order and bool(same[down[:, None], across, *np.indices(cells.shape[:2])].all())
+
+
+def _first_is_picked(
+    source: Wide, cells: Wide, rows: NDArray[np.intp], columns: NDArray[np.intp], near: float
+) -> bool:
+    """Look at the first cell alone: most tables need no more."""
+    first = source[np.ix_(rows, columns)] - cells[0, 0]
+    return bool(np.any(np.all(np.abs(first) <= near, axis=-1)))
 
 
 def _apart(cells: Wide, source: Wide, down: Wide, across: Wide) -> float:

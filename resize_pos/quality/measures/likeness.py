@@ -20,6 +20,7 @@ from resize_pos.quality.measures.sampling import Wide, products, some_channels, 
 
 _LINES = 16  # rows, and columns, of new cells that are compared
 FOREIGN = 0.5  # below this cosine, a cell counts as unlike
+NEGLIGIBLE = 0.05  # of the mean variation of channels: so small a difference is none
 ENVELOPE: tuple[Kernel, ...] = (
     *proper.CONVENTIONAL,
     proper.AREA,
@@ -176,7 +177,7 @@ def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compar
 
 
 def _channel_cosines(table: Wide, other: Wide) -> Wide:
-    """Correlation of each channel over the cells; 1 where a channel does not vary."""
+    """Correlation of each channel over the cells; 1 where a channel hardly varies or differs."""
     first, second = table - table.mean(axis=0), other - other.mean(axis=0)
     energy = (second**2).sum(axis=0)
     scale = np.sqrt((first**2).sum(axis=0) * energy)
@@ -184,7 +185,10 @@ def _channel_cosines(table: Wide, other: Wide) -> Wide:
     # A channel that is constant in the honest result is ignored.
     alive = np.sqrt(energy) > 1e-3 * np.sqrt(energy.max())
     result = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
-    return np.where(alive, result, 1.0)
+    # A slow sine varies so little that a step of training hides it, and that changes nothing.
+    apart = np.sqrt(((first - second) ** 2).sum(axis=0))
+    small = apart <= NEGLIGIBLE * float(np.sqrt(energy).mean())
+    return np.where(alive & ~small, result, 1.0)
 
 
 def _mean_norm(rows: Wide, mean: NDArray[np.float64] | float) -> float:
