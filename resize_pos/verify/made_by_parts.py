@@ -259,7 +259,9 @@ def _values(table: Wide, honest: Wide) -> Finding | None:
     if at_most.mean() > _MANY and np.median(sizes[at_most]) > _BEYOND * most:
         words = f"{at_most.mean():.0%} of the values are ±{most:.3g}, cut off there"
         return Finding("clipped", words)
-    zero = sample == 0
+    whole = table[cells]
+    lines = ~whole.any(axis=1)[:, None] | ~whole.any(axis=0)  # cells and channels that are lost
+    zero = ((whole == 0) & ~lines).reshape(-1)
     # Eight bits round small values to zero; values that were dropped had been of any size.
     if zero.mean() > _MANY and np.median(sizes[zero]) > _USUAL * np.median(sizes):
         words = f"{zero.mean():.0%} of the values are exactly zero, all over the table"
