@@ -260,7 +260,8 @@ def _values(table: Wide, honest: Wide) -> Finding | None:
         words = f"{at_most.mean():.0%} of the values are ±{most:.3g}, cut off there"
         return Finding("clipped", words)
     whole = table[cells]
-    lines = ~whole.any(axis=1)[:, None] | ~whole.any(axis=0)  # cells and channels that are lost
+    # Without cells and channels that are zero as a whole: they are described elsewhere.
+    lines = ~np.any(whole, axis=1, keepdims=True) | ~np.any(whole, axis=0)
     zero = ((whole == 0) & ~lines).reshape(-1)
     # Eight bits round small values to zero; values that were dropped had been of any size.
     if zero.mean() > _MANY and np.median(sizes[zero]) > _USUAL * np.median(sizes):
