@@ -184,6 +184,10 @@ def test_a_signed_file_does_not_need_the_files_beside_it(
         with pytest.raises(SystemExit) as ended:
             main([*words, f"{url}?signature=abc", "--from-grid", "6x9"])
         assert ended.value.code == 0
+        shown = capsys.readouterr()
+        told = " ".join(f"{shown.out} {shown.err}".split())
+        assert told.count("config files were not used") == 1
+        assert "signature" not in told
     with pytest.raises(SystemExit) as ended:
         main(["inspect", f"{server.url}/vit.pth"])
     assert ended.value.code == 1

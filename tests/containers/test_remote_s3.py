@@ -433,7 +433,9 @@ def test_who_may_not_list_a_bucket_can_convert(
     real.put("vit.safetensors", source)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", READER)
     store.disconnect()
-    resized(real.url("vit.safetensors"), real.url("wide.safetensors"))
+    done = resized(real.url("vit.safetensors"), real.url("wide.safetensors"))
+    assert done.traffic is not None
+    assert done.traffic.notes == ()  # it does say of each config file that there is none
     assert real.get("wide.safetensors") == expected(source)
     with pytest.raises(OutputError, match=r"another program|already exists"):
         resized(real.url("vit.safetensors"), real.url("wide.safetensors"))

@@ -15,7 +15,7 @@ class Traffic:
     received: int = 0  # bytes of objects; headers of the protocol are not counted
     sent: int = 0
     copied: int = 0  # bytes that a store copied by itself
-    notes: tuple[str, ...] = ()  # why bytes went through this machine
+    notes: tuple[str, ...] = ()  # what was left out, or why bytes went through this machine
 
     def __sub__(self, earlier: Traffic) -> Traffic:
         return Traffic(

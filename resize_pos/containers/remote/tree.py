@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from resize_pos.containers.remote.outputs import pending_file, pending_folder, pending_names
 from resize_pos.containers.remote.remote_file import FIRST, UPLOADED, RemoteFile
 from resize_pos.containers.remote.store import Denied, Listing, ObjectInfo, store_of
+from resize_pos.containers.remote.traffic import count
 from resize_pos.core.errors import ContainerError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _listings: dict[RemotePath, Listing] = {}
 _begun: set[RemotePath] = set()  # objects whose beginning goes into an upload
 _kept: set[RemotePath] = set()  # folders whose listing a batch shares among its jobs
 _secret: set[RemotePath] = set()  # folders that we may not list
+_told: set[RemotePath] = set()  # those of which the report says that we may not see what is there
 _fresh: set[RemotePath] = set()  # those whose listing was made for this run
 
 
@@ -34,6 +36,7 @@ def forget(path: RemotePath) -> None:
     with _lock:
         _begun.discard(path)
         _secret.clear()
+        _told.clear()
         for known in [p for p in _files if p == path or path in p.parents]:
             del _files[known]
         for known in [p for p in _listings if p not in _kept]:
@@ -157,7 +160,20 @@ def is_listed(path: RemotePath) -> bool:
     except Denied:
         # A signature holds for one file. And a store that may not be listed refuses what is missing
         # in the same words as what is secret.
+        _tell(path.parent)
         return False
+
+
+def _tell(folder: RemotePath) -> None:
+    """Say once that files beside a checkpoint were left out, because we may not see them."""
+    with _lock:
+        if folder in _told:
+            return
+        _told.add(folder)
+    count(
+        note=f"{folder}: the store does not let us see what lies here beside the checkpoint, so "
+        "config files were not used"
+    )
 
 
 def folder_exists(path: RemotePath) -> bool:
