@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from resize_pos.api import resize_checkpoint
+from resize_pos.api import inspect_checkpoint, resize_checkpoint
 from resize_pos.containers.io.remote_path import place
-from resize_pos.containers.remote import store
+from resize_pos.containers.remote import pace, store
 from resize_pos.containers.remote.part_reader import PartReader
 from resize_pos.containers.remote.s3_answers import Refused
 from resize_pos.containers.remote.s3_client import PlainClient, Unreachable
@@ -90,6 +92,25 @@ def test_buckets_that_need_the_rules_of_the_sdk() -> None:
     assert usual_bucket("zoo") and usual_bucket("my.models-384")
     for name in ("arn:aws:s3:eu-west-3:1:accesspoint", "zoo--use1-az4--x-s3", "a b", "z", "-zoo"):
         assert not usual_bucket(name)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("s3:///vit.safetensors", "names no bucket"),
+        ("s3://", "names no bucket"),
+        ("s3://zo o/vit.safetensors", "zo o cannot be the name of a bucket"),
+    ],
+)
+def test_an_address_without_a_bucket(
+    address: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ALL.items():
+        monkeypatch.setenv(name, value)
+    store.disconnect()
+    with pytest.raises(ContainerError, match=words):
+        inspect_checkpoint(address)
+    store.disconnect()
 
 
 @pytest.mark.parametrize("name", AWKWARD)
@@ -391,6 +412,23 @@ def test_a_range_without_its_place(
         S3Store("s3").read(path, store.ObjectInfo(9, '"x"'), 4, 3)
 
 
+def test_headers_that_only_drip_are_given_up(
+    canned: Callable[[Answering], PlainClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(0, 10_000, 20))  # each look at the clock is 20 seconds after the last one
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: next(times)))
+
+    def answer(connection: socket.socket, _: int) -> None:
+        with contextlib.suppress(OSError):
+            told(connection, b"HTTP/1.1 200 OK\r\n")
+            while True:  # each read returns what has come, and that is one more header
+                threading.Event().wait(0.01)
+                connection.sendall(b"X-Wait: a\r\n")
+
+    with pytest.raises(Unreachable, match="too slow"):
+        canned(answer).head_object(**WHERE)
+
+
 def certificate(folder: Path) -> Path:
     """Make a certificate for this machine, in one file with its key."""
     from datetime import UTC, datetime, timedelta
@@ -422,7 +460,6 @@ def certificate(folder: Path) -> Path:
 def test_a_secure_connection_is_checked_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
-    import contextlib
     import ssl
 
     monkeypatch.setattr(store, "pause", lambda *_: None)

@@ -17,7 +17,7 @@ from resize_pos.core.lazy_regex import lazy_regex
 
 SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "http", "https")
 
-_URL = lazy_regex(rf"(?P<scheme>{'|'.join(SCHEMES)}):/{{1,2}}(?P<rest>[^/].*)?", re.DOTALL | re.I)
+_URL = lazy_regex(rf"(?P<scheme>{'|'.join(SCHEMES)}):/{{1,2}}(?P<rest>.*)", re.DOTALL | re.I)
 _WITH_SECRETS = ("http", "https")  # a query may be a signature; the name may hold a password
 
 # Passwords and signatures of this process's URLs, by the URL without them. A path never contains
@@ -188,7 +188,9 @@ def place(given: str | os.PathLike[str]) -> Path:
         host, slash, path = rest.partition("/")
         user, _, host = host.rpartition("@")
         rest = f"{host}{slash}{path}"
-    made = RemotePath(f"{scheme}:", *(part for part in rest.split("/") if part))
+    # After a third slash there is no name of a bucket or a server. The first folder is none.
+    parts = () if rest.startswith("/") else (part for part in rest.split("/") if part)
+    made = RemotePath(f"{scheme}:", *parts)
     if user or query:
         _secrets[str(made)] = (user, query)
     return made

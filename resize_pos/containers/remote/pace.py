@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import io
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from resize_pos.containers.remote.store import TRIES, TryAgain
 
@@ -30,3 +33,48 @@ def paced(read: Callable[[int], bytes], length: int) -> Iterator[bytes]:
         seconds = time.monotonic() - started
         if done < length and seconds > _PATIENCE + done / _SLOWEST:
             raise TooSlow(f"the server is too slow: {done} bytes came in {seconds:.0f} seconds")
+
+
+class PacedResponse(http.client.HTTPResponse):
+    """An answer whose headers must be complete in time; `paced` watches over its body."""
+
+    def __init__(self, sock: Any, *args: Any, **more: Any) -> None:
+        self._source = _Watched(sock)
+        super().__init__(self._source, *args, **more)  # type: ignore[arg-type]
+
+    def begin(self) -> None:
+        """Read the headers."""
+        super().begin()
+        self._source.watching = False
+
+
+class _Watched(io.RawIOBase):
+    """What arrives at a socket; an error if that takes too long, though some does arrive."""
+
+    def __init__(self, sock: Any) -> None:
+        self._raw = sock.makefile("rb", buffering=0)
+        self._first: float | None = None  # when the first byte came: a store may work before it
+        self.watching = True
+
+    def makefile(self, *_: object) -> io.BufferedReader:
+        """Return the stream that an answer is read from."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
+        """Read what has arrived."""
+        count: int | None = self._raw.readinto(buffer)
+        if self.watching:
+            now = time.monotonic()
+            self._first = now if self._first is None else self._first
+            if now - self._first > _PATIENCE:
+                raise TimeoutError(0, "the server is too slow with its headers")
+        return count
+
+    def close(self) -> None:
+        """Close the socket's stream."""
+        self._raw.close()
+        super().close()

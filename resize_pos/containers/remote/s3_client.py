@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from resize_pos.containers.remote import store
+from resize_pos.containers.remote.pace import PacedResponse
 from resize_pos.containers.remote.part_reader import PartReader
 from resize_pos.containers.remote.s3_answers import (
     Answer,
@@ -199,11 +200,14 @@ class PlainClient:
     def _connect(self) -> http.client.HTTPConnection:
         scheme, _, place = self._settings.server.partition("://")
         if scheme == "http":
-            return http.client.HTTPConnection(place, timeout=_SILENCE)
-        with self._lock:
-            if self._context is None:
-                self._context = _trusting(self._settings.authorities)
-        return http.client.HTTPSConnection(place, timeout=_SILENCE, context=self._context)
+            made = http.client.HTTPConnection(place, timeout=_SILENCE)
+        else:
+            with self._lock:
+                if self._context is None:
+                    self._context = _trusting(self._settings.authorities)
+            made = http.client.HTTPSConnection(place, timeout=_SILENCE, context=self._context)
+        made.response_class = PacedResponse
+        return made
 
     def _keep(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:

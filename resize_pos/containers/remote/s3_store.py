@@ -239,6 +239,10 @@ def errors(path: RemotePath) -> Iterator[None]:
             f"{path}: the store cannot be reached: {_words(error)}.",
             "Check the network, and the address of the store in AWS_ENDPOINT_URL.",
         ) from error
+    except _of_sdk("ParamValidationError") as error:
+        raise ContainerError(
+            f"{path}: {path.host} cannot be the name of a bucket.", "Check the spelling."
+        ) from error
     except _of_sdk("BotoCoreError") as error:
         raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
     except ValueError as error:  # a header that cannot be converted, or a text that is not XML

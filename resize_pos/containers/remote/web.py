@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resize_pos.containers.remote.pace import paced
+from resize_pos.containers.remote.pace import PacedResponse, paced
 from resize_pos.containers.remote.store import TryAgain
 from resize_pos.containers.remote.traffic import count
 
@@ -36,6 +36,30 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         """Do not follow."""
 
 
+class _Connection(http.client.HTTPConnection):
+    response_class = PacedResponse
+
+
+class _SecureConnection(http.client.HTTPSConnection):
+    response_class = PacedResponse
+
+
+class _Plain(urllib.request.HTTPHandler):
+    """Opens connections whose answers are watched."""
+
+    def http_open(self, req: urllib.request.Request) -> Any:
+        """Send a request."""
+        return self.do_open(_Connection, req)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    """The same with TLS."""
+
+    def https_open(self, req: urllib.request.Request) -> Any:
+        """Send a request."""
+        return self.do_open(_SecureConnection, req)
+
+
 def ask(url: str, headers: Mapping[str, str], *, secret: str = "", follow: bool = True) -> Any:
     """Send one request; return the answer, whatever its status. Trouble that passes is `TryAgain`.
 
@@ -44,7 +68,7 @@ def ask(url: str, headers: Mapping[str, str], *, secret: str = "", follow: bool 
     request = urllib.request.Request(url, headers={**headers, "Accept-Encoding": "identity"})
     if secret:
         request.add_unredirected_header("Authorization", secret)
-    opener = urllib.request.build_opener(_Follow if follow else _Stay)
+    opener = urllib.request.build_opener(_Follow if follow else _Stay, _Plain, _Secure)
     count(1)
     try:
         return opener.open(request, timeout=_TIMEOUT)
