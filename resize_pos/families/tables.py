@@ -191,6 +191,7 @@ class Shown:
 
     reason: str
     table: str = ""  # empty: no table was found
+    axes: str = ""  # with which --pattern resizes it; empty: it is not resized
 
 
 @dataclass(frozen=True, slots=True)

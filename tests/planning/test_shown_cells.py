@@ -121,8 +121,11 @@ ALONE: dict[str, tuple[Array, str]] = {
         np.concatenate([coordinates(7, 10), np.ones((70, 2), np.float32)], 1),
         "coordinates of 70 cells",
     ),
-    "places": (np.ascontiguousarray(coordinates(7, 10).T), "70 offsets"),
-    "coords": (np.ascontiguousarray(coordinates(7, 10).T).reshape(1, 2, 7, 10), "70 offsets"),
+    "places": (np.ascontiguousarray(coordinates(7, 10).T), "coordinates of 70 cells"),
+    "coords": (
+        np.ascontiguousarray(coordinates(7, 10).T).reshape(1, 2, 7, 10),
+        "coordinates of 70 cells",
+    ),
     "uv": (
         np.ascontiguousarray(coordinates(4, 16).T).reshape(1, 2, 4, 16),
         "coordinates of 64 cells",

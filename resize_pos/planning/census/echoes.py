@@ -15,10 +15,12 @@ from resize_pos.core.geometry import Grid
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.tables import Step
+from resize_pos.planning.census.maps import flags_of_map, is_map, lines_of_pixels
 from resize_pos.planning.census.odd_layers import (
     flat_reader_of,
     is_layer,
     is_norm_over_cells,
+    mixes_one_axis,
     spectrum_of,
 )
 from resize_pos.planning.unknown_names.candidates import Sound, is_matrix_name, sound_of
@@ -45,6 +47,7 @@ class Suspect:
     tensor: TensorInfo
     reason: str
     flag: str = ""  # that would convert it: --also a table with as many rows, --pattern alone
+    axes: str = ""  # that go with --pattern, where the shape alone does not say them
 
 
 def echoes(
@@ -143,6 +146,9 @@ def _counts(
                     if finer[0] > table.grid.height and finer[0] * pixels == image[0]:
                         images.setdefault(finer, table.name)
     layers = Counter(_DIGITS.sub("N", info.name) for info in others) if counts else Counter[str]()
+    made = {info.shape[0] for info in others if info.shape} if counts else set[int]()
+    outputs = {times * side for image in images for side in image for times in (1, 2)}
+    yield from (Suspect(*found) for found in lines_of_pixels(others, changed))
     for info in others if counts or grids else ():
         if len(info.shape) == 2 and info.shape[1] in flat:
             words = f"reads all of {info.shape[1]} numbers of a grid, that of {flat[info.shape[1]]}"
@@ -150,39 +156,36 @@ def _counts(
             continue
         shape = info.shape[1:] if info.shape[:1] == (1,) else info.shape
         sides = [each for each in (shape[1:], shape[:2]) if len(shape) == 3 and each in grids]
-        if shape[-2:] in images and _is_map(info, widths):
-            yield Suspect(info, f"is a map over the image of {images[shape[-2:]]}")
+        if shape[-2:] in images and is_map(info, widths):
+            words = f"is a map over the image of {images[shape[-2:]]}"
+            yield Suspect(info, words, *flags_of_map(info.shape))
             continue
         if sides and DTYPES[info.dtype].floating:
             yield Suspect(info, f"has the grid of {grids[sides[0]]} in its shape")
+            continue
+        if shape in grids and DTYPES[info.dtype].floating and not is_layer(info):
+            layout = " ".join(("1",) * (len(info.shape) - 2) + ("h", "w"))
+            yield Suspect(info, f"has one number per cell of {grids[shape]}", "--pattern", layout)
             continue
         axes = [length for length in info.shape if length in counts]
         # An index is one over pairs of cells, or one number per cell. A layer that every block has
         # counts only if both its axes do; so does one whose length is a usual multiple of a width.
         index = not DTYPES[info.dtype].floating
         per_cell = index and len(axes) == 1 and math.prod(info.shape) == axes[0]
-        weight = is_matrix_name(info.name)
+        weight = is_layer(info)
         repeated = weight and layers[_DIGITS.sub("N", info.name)] > 1
         kernel = weight and len(info.shape) > 3
         needed = 2 if repeated or (index and not per_cell) else 1
         if kernel or len(axes) < needed or _LOOKED_UP.search(info.name):
             continue
-        if weight and any(_is_multiple(axes[0], width) for width in widths):
+        # From all cells to the rows or columns of the image, perhaps at half a pixel each.
+        to_image = info.shape[1:] == (axes[0],) and axes[0] not in made and info.shape[0] in outputs
+        if weight and not to_image and any(_is_multiple(axes[0], width) for width in widths):
             continue
         rows = math.prod(info.shape[:-1])
         words = f"has an axis of {axes[0]}, as {counts[axes[0]]} has"
         joins = not index and len(info.shape) in (2, 3) and rows in counts and len(axes) == 1
         yield Suspect(info, words, "--also" if joins else "")
-
-
-def _is_map(info: TensorInfo, widths: Mapping[int, int]) -> bool:
-    """Whether a tensor is one plane of numbers or several of them, and no layer."""
-    planes = len(info.shape) < 4 or info.shape[0] == 1
-    return (
-        planes
-        and not is_matrix_name(info.name)
-        and not any(side in widths for side in info.shape[-2:])
-    )
 
 
 def _row_counts(step: Step) -> tuple[int, int, int]:
@@ -285,6 +288,8 @@ def _odd_layers(
             yield Suspect(info, words)
         elif is_norm_over_cells(info, every) and any(length in counts for length in info.shape):
             yield Suspect(info, "has one weight for each cell and channel")
+        elif mixes_one_axis(info, every):
+            yield Suspect(info, f"mixes rows or columns of {info.shape[0]} cells")
         elif table := spectrum_of(info, grids):
             yield Suspect(info, f"may be a filter over the frequencies of the grid of {table}")
 

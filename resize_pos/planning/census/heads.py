@@ -24,6 +24,8 @@ _DIGITS = lazy_regex(r"\d+")
 _MAP = lazy_regex(
     r"head|decod|pred|map|mask|heat|depth|dense|seg|pixel|recon|out(?:put)?s?$|flow|salien", re.I
 )
+# What leaves no doubt, even if the number is round: `heat` with one output per cell.
+_SURE_MAP = lazy_regex(r"\w*heat(?:_?maps?)?|salien\w*|\w*_map|occupancy|(?:per_)?cells?")
 _NO_MAP = lazy_regex(r"proj|class|cls|logit|token|vocab|proto|last_layer|lm_|text|word", re.I)
 
 
@@ -47,9 +49,10 @@ def heads_over_cells(
         for name, info in every.items()
         if len(info.shape) == 1 and name.endswith("weight")
     }
+    tables = {step.name for step in changed}
     readers: dict[int, set[str]] = {}
     for info in every.values():
-        if len(info.shape) > 1 and info.shape[1] in counts:
+        if len(info.shape) > 1 and info.shape[1] in counts and info.name not in tables:
             readers.setdefault(info.shape[1], set()).add(_outer(info.name))
     for info in layers:
         count = info.shape[0]
@@ -60,9 +63,10 @@ def heads_over_cells(
         multiple = any(count == times * norm for norm in norms for times in (2, 3, 4))
         round_number = count & (count - 1) == 0 or count in readers or multiple
         usual = round_number or _CLASSIFIER.fullmatch(_module(info.name)) is not None
-        if usual and (_NO_MAP.search(info.name) or not _MAP.search(_module(info.name))):
-            continue
-        yield Suspect(info, f"has {count} outputs, {counts[count]}"), not usual
+        named = _SURE_MAP.fullmatch(_module(info.name).rpartition(".")[2]) is not None
+        map_name = _MAP.search(_module(info.name)) and not _NO_MAP.search(info.name)
+        if named or not usual or map_name:
+            yield Suspect(info, f"has {count} outputs, {counts[count]}"), named or not usual
 
 
 def _counts(changed: Sequence[Step]) -> Iterator[tuple[int, str]]:

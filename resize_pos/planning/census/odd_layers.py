@@ -8,16 +8,18 @@ columns as a real Fourier transform leaves. Reads shapes only.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from resize_pos.core.geometry import Grid
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
-from resize_pos.planning.unknown_names.candidates import is_matrix_name
+from resize_pos.planning.unknown_names.candidates import axial_pair_names, is_matrix_name
 
 _FEWEST_CELLS = 20  # that a head reads at once; up to 4×4 are levels, or patches that were merged
 _FEWEST_CHANNELS = 8
+_FEWEST_SIDE = 4  # cells
+_DIGITS = lazy_regex(r"\d+")
 _COLOURS = range(2, 5)  # channels of a pixel
 _PAIRS = (("weight", "bias"), ("bias", "weight"), ("gamma", "beta"), ("beta", "gamma"))
 _NO_LAYER = lazy_regex(r"bias$|bias_?(?:table|map|matrix)$")
@@ -76,19 +78,21 @@ def flat_reader_of(
 def flat_readers(every: Mapping[str, TensorInfo]) -> Iterator[tuple[TensorInfo, int, int]]:
     """Find layers behind the convolutions of a model that read all cells of a map at once.
 
-    Such a layer reads a multiple of what a kernel puts out, and no layer puts out that many.
+    Such a layer reads a multiple of what a kernel puts out, and no layer puts out that many. It
+    may follow a kernel of one cell, which leaves few channels: the heads of a player of Go.
     """
     layers = [
         info
         for name, info in every.items()
         if name.endswith(".weight") and DTYPES[info.dtype].floating and len(info.shape) > 1
     ]
+    made = {info.shape[0] for info in every.values() if info.shape}
+    yield from _next_to_kernels(layers, made)
     kernels = [info.shape for info in layers if len(info.shape) == 4 and max(info.shape[2:]) > 1]
     read = {shape[1] for shape in kernels}
     # Without a kernel that reads pixels, a linear layer may read patches of them.
     if not any(s[1] in _COLOURS or (s[1] == 1 and s[0] in read) for s in kernels):
         return
-    made = {info.shape[0] for info in every.values() if info.shape}
     channels = sorted({s[0] for s in kernels if s[0] >= _FEWEST_CHANNELS}, reverse=True)
     for info in layers:
         if len(info.shape) != 2 or info.shape[1] in made or _EMBEDS.search(info.name):
@@ -99,6 +103,39 @@ def flat_readers(every: Mapping[str, TensorInfo]) -> Iterator[tuple[TensorInfo, 
                 if cells >= _FEWEST_CELLS:
                     yield info, cells, count
                 break  # a smaller number of channels would divide nearly everything
+
+
+def mixes_one_axis(info: TensorInfo, every: Mapping[str, TensorInfo]) -> bool:
+    """Whether one of two layers mixes the rows of cells, and the other one the columns.
+
+    Each makes n of n, and n is the length of nothing else in the model.
+    """
+    shape = info.shape[:2] if set(info.shape[2:]) <= {1} else ()
+    if len(shape) != 2 or shape[0] != shape[1] or not info.name.endswith(".weight"):
+        return False
+    names = axial_pair_names(info.name, every)
+    if names is None or shape[0] < _FEWEST_SIDE:
+        return False
+    both = {_DIGITS.sub("0", name.removesuffix("weight")) for name in names}
+    return not any(
+        shape[0] in other.shape
+        for name, other in every.items()
+        if _DIGITS.sub("0", name.removesuffix("weight").removesuffix("bias")) not in both
+    )
+
+
+def _next_to_kernels(
+    layers: Sequence[TensorInfo], made: Collection[int]
+) -> Iterator[tuple[TensorInfo, int, int]]:
+    """Find layers that stand next to a kernel and read a square of cells of what it puts out."""
+    for kernel, info in pairwise(layers):
+        if len(kernel.shape) != 4 or len(info.shape) != 2 or info.shape[1] in made:
+            continue
+        channels = kernel.shape[0]
+        cells, rest = divmod(info.shape[1], channels)
+        square = math.isqrt(cells) ** 2 == cells
+        if not rest and square and cells >= _FEWEST_CELLS and channels < _FEWEST_CHANNELS:
+            yield info, cells, channels
 
 
 def is_pair_of_cells(info: TensorInfo, cells: int) -> bool:

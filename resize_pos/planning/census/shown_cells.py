@@ -9,7 +9,7 @@ file without any table may hold the coordinates of cells, or statistics of each 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.core.axes import Layout
@@ -21,6 +21,7 @@ from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Shown
 from resize_pos.planning.census.echoes import FEWEST_CELLS
 from resize_pos.planning.census.odd_layers import is_layer, is_pair_of_cells, long_axes
+from resize_pos.planning.geometry.coordinates import MOST_COORDINATES, coordinates
 from resize_pos.planning.geometry.grid_solver import Reading, RowCount
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.planning.unknown_names.candidates import widths_of
@@ -36,8 +37,13 @@ _MOST_BYTES = 2**24
 _MOST_BYTES_OF_LAYER = 2**20  # layers are many, and nearly none of them is over cells
 _ALIKE = 0.5  # correlation of neighbours; of 36 numbers in no order it is below .4
 _JUMP = 0.2  # between the correlation inside a row of cells and across its end
-_MOST_COORDINATES = 4
 _FEWEST_SIDE = 4  # cells
+_WIDEST_ASPECT = 8
+_INTEGERS = ("I64", "I32")
+_MOST_ORDERED = 2**16
+_FEWEST_VALUES = 17  # of a map; a mask has fewer different ones
+_MOST_PLANES = 16  # of a map that is no table: colours, classes
+_PLANES: Mapping[int, Sequence[str]] = {2: ("hw",), 3: ("dhw", "hwd")}
 _DIGITS = lazy_regex(r"\d+")
 # Fixed filters, which are smooth and have no cells; queries and words, which have no order.
 _FILTER = lazy_regex(
@@ -59,8 +65,7 @@ def find_shown(
         return {name: Shown(f"varies with the cells of {table}", table) for name, table in found}
     if tables or around.configs or reads_sequences(around.tensors):
         return {}
-    found = shown_alone(around.tensors, besides, around.read)
-    return {name: Shown(reason) for name, reason in found}
+    return dict(shown_alone(around.tensors, besides, around.read))
 
 
 def shown_beside(
@@ -106,9 +111,10 @@ def shown_beside(
 
 def shown_alone(
     tensors: Mapping[str, TensorInfo], explained: Collection[str], read: ReadValues
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Shown]]:
     """Find what holds cells in a file in which no table was found: the tensor, and the reason."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
+    yield from _orders(tensors, explained, read)
     for name, info in tensors.items():
         shape = long_axes(info.shape)
         if name in explained or not DTYPES[info.dtype].floating or not 1 <= len(shape) <= 3:
@@ -123,15 +129,42 @@ def shown_alone(
         if info.nbytes > _MOST_BYTES or _FILTER.search(name.lower()):
             continue
         values = read(name)
-        reason = _coordinates(values, shape) if len(shape) > 1 else ""
-        if reason := reason or _smooth(values, shape):
-            yield name, reason
+        if len(shape) > 1 and (reason := coordinates(values, shape)):
+            yield name, Shown(reason)
+        elif len(shape) > 1 and (plane := _plane(values, shape)):
+            sides = "×".join(str(shape[plane.index(axis)]) for axis in "hw")
+            reason = f"varies smoothly over {sides} cells or pixels"
+            yield name, Shown(reason, axes=_axes_of(info.shape, plane))
+        elif reason := _smooth(values, shape):
+            yield name, Shown(reason)
+
+
+def _orders(
+    tensors: Mapping[str, TensorInfo], explained: Collection[str], read: ReadValues
+) -> Iterator[tuple[str, Shown]]:
+    """Find orders in which cells are read, one number each: no layer has as many features."""
+    indices = {
+        name: shape[0]
+        for name, info in tensors.items()
+        if name not in explained and info.dtype in _INTEGERS
+        if len(shape := long_axes(info.shape)) == 1 and FEWEST_CELLS <= shape[0] <= _MOST_ORDERED
+    }
+    if not indices:
+        return
+    import numpy as np
+
+    features = {n for info in tensors.values() if DTYPES[info.dtype].floating for n in info.shape}
+    for name, count in indices.items():
+        values = read(name).ravel() if count not in features else np.arange(0)
+        numbers = np.arange(len(values))
+        if len(values) and (np.sort(values) == numbers).all() and (values != numbers).any():
+            yield name, Shown(f"holds an order of {count} cells")
 
 
 def _most_cells(shape: tuple[int, ...]) -> int:
     """Return how many cells a tensor may have: along one axis, or beside their coordinates."""
-    ends = [shape[1:] if shape[0] <= _MOST_COORDINATES else ()]
-    ends.append(shape[:-1] if shape[-1] <= _MOST_COORDINATES else ())
+    ends = [shape[1:] if shape[0] <= MOST_COORDINATES else ()]
+    ends.append(shape[:-1] if shape[-1] <= MOST_COORDINATES else ())
     return max(*shape, *map(math.prod, ends))
 
 
@@ -172,25 +205,38 @@ def _alike(differences: NDArray[Any]) -> float:
     return 1.0 - float((differences**2).mean()) / 2
 
 
-def _coordinates(values: NDArray[Any], shape: tuple[int, ...]) -> str:
-    """Say that a tensor holds the coordinates of every cell of a grid; empty if it does not."""
+def _axes_of(shape: tuple[int, ...], plane: str) -> str:
+    """Return the axes of a map for --axes; empty if its sides may be pairs of cells.
+
+    One plane alone may also have one row for each cell, as stored angles have.
+    """
+    letters = iter(plane)
+    axes = [next(letters) if length > 1 else "1" for length in shape]
+    height, width = (shape[axes.index(axis)] for axis in "hw")
+    squares = all(math.isqrt(side) ** 2 == side for side in (height, width))
+    return "" if squares or height == width or "d" not in axes else " ".join(axes)
+
+
+def _plane(values: NDArray[Any], shape: tuple[int, ...]) -> str:
+    """Name the axes of a map over an image: `dhw`; empty if values do not vary over a plane.
+
+    A mask has two values, or few, and says nothing about an image.
+    """
     import numpy as np
 
-    if shape[-1] <= _MOST_COORDINATES:
-        points = values.reshape(-1, shape[-1])
-    elif shape[0] <= _MOST_COORDINATES:
-        points = values.reshape(shape[0], -1).T
-    else:
+    plain = values.reshape(shape).astype(np.float64)
+    if not np.all(np.isfinite(plain)) or len(np.unique(plain)) < _FEWEST_VALUES:
         return ""
-    sides = [len(np.unique(points[:, axis])) for axis in (0, 1)]
-    lattice = math.prod(sides) >= FEWEST_CELLS and min(sides) > 2
-    if not lattice or len(points) % math.prod(sides):
-        return ""
-    if len(np.unique(points[:, :2], axis=0)) != math.prod(sides):
-        return ""
-    if any(np.ptp(np.diff(np.unique(points[:, axis]))) > 1e-3 * np.ptp(points) for axis in (0, 1)):
-        return ""
-    return f"holds the coordinates of {math.prod(sides)} cells"
+    for plane in _PLANES[len(shape)]:
+        axes = plane.index("h"), plane.index("w")
+        height, width = (shape[axis] for axis in axes)
+        low, high = sorted((height, width))
+        if low < _FEWEST_SIDE or high > _WIDEST_ASPECT * low or height * width < FEWEST_CELLS:
+            continue
+        cells = np.moveaxis(plain, axes, (0, 1)).reshape(height, width, -1)
+        if cells.shape[2] <= _MOST_PLANES and varies_over(cells):
+            return plane
+    return ""
 
 
 def _smooth(values: NDArray[Any], shape: tuple[int, ...]) -> str:

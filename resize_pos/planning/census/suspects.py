@@ -33,6 +33,7 @@ from resize_pos.planning.census.odd_layers import (
     is_layer,
     is_norm_over_cells,
     long_axes,
+    mixes_one_axis,
 )
 from resize_pos.planning.unknown_names.candidates import (
     Sound,
@@ -42,13 +43,14 @@ from resize_pos.planning.unknown_names.candidates import (
     sound_of,
     sounds_like_text,
 )
-from resize_pos.planning.unknown_names.commands import MOST_CELLS, reads_sequences
+from resize_pos.planning.unknown_names.commands import MOST_CELLS, from_flag, reads_sequences
 from resize_pos.planning.unknown_names.neutral_names import counts_something_else
 
 _CELLS = (Role.ABSOLUTE, Role.MIXING)  # one row or column per cell of the image
 _GRIDS = (*_CELLS, Role.REFERENCE)
 _FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _FEWEST_SIDE = 4  # cells
+_MOST_STACKED = 16  # tables of several cameras or bands in one tensor
 # An axis of positions by its name: one row per row or column of cells.
 _AXIS_NAME = lazy_regex(r"(?:^|[._])(?:height|width|row|col|pos_?[hwxy]|axial)_?emb", re.IGNORECASE)
 _ROTARY = lazy_regex(
@@ -68,21 +70,22 @@ def require_whole(located: Located, steps: Sequence[Step], request: Request) -> 
     if not found:
         return
     first = found[0]
-    names = "|".join(f"^{re.escape(suspect.tensor.name)}$" for suspect in found)
+    regexes = [f"^{re.escape(suspect.tensor.name)}$" for suspect in found]
+    names = "|".join(regexes)
     several = f", and {len(found) - 1} more" if len(found) > 1 else ""
     message = f"{first.tensor} {first.reason}{several}; no family explains it."
     leave = f"--leave '{names}' if it does not depend on the resolution"
     if all(suspect.flag == "--also" for suspect in found):
         hint = f"pass --also '{names}' to resize it along with that table, or {leave}."
     elif all(suspect.flag == "--pattern" for suspect in found):
-        size = "" if request.from_size is not None or request.from_grid is not None else _FROM
-        hint = f"pass --pattern '{names}'{size} to resize it, or {leave}."
+        named = f"--pattern '{names}'"
+        if all(suspect.axes for suspect in found):
+            pairs = zip(regexes, found, strict=True)
+            named = " ".join(f"--pattern '{regex}' --axes '{s.axes}'" for regex, s in pairs)
+        hint = f"pass {named}{from_flag(request)} to resize it, or {leave}."
     else:
         hint = f"convert it with its own library, or pass {leave}."
     raise TableError(message, hint=hint)
-
-
-_FROM = " --from SIZE"
 
 
 def _require_plain_names(located: Located, request: Request) -> None:
@@ -142,7 +145,7 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
     if masks:
         return masks
     shown = {
-        info.name: Suspect(info, each.reason)
+        info.name: Suspect(info, each.reason, "--pattern" if each.axes else "", each.axes)
         for info in others
         if (each := located.shown.get(info.name))
     }
@@ -160,7 +163,9 @@ def suspects(located: Located, steps: Sequence[Step], request: Request) -> list[
         return []  # a model of words or sound has no cells of an image
     named = {each.tensor.name for each in located.looks_like}  # with a warning
     orphans = _orphans([info for info in others if info.name not in named], located.others)
-    return list((shown | {each.tensor.name: each for each in orphans}).values())
+    # Coordinates and maps are known by their values; of others, the shape says more.
+    clear = {n: each for n, each in shown.items() if each.axes or "holds" in each.reason}
+    return list((shown | {each.tensor.name: each for each in orphans} | clear).values())
 
 
 def weak_suspects(located: Located, steps: Sequence[Step], request: Request) -> list[Suspect]:
@@ -219,7 +224,9 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
             continue
         if orphan := _orphan(info, norms):
             usual = len(info.shape) <= 3 and 1 < info.shape[-1] != info.shape[-2]
-            found.append(Suspect(info, orphan, "--pattern" if usual else ""))
+            stacked = len(info.shape) == 3 and 1 < info.shape[0] <= _MOST_STACKED < info.shape[1]
+            axes = "n (p h w s) d" if stacked else ""
+            found.append(Suspect(info, orphan, "--pattern" if usual else "", axes))
         elif reason := (
             _axis_table(info, every)
             or _norm(info, every, norms)
@@ -235,6 +242,8 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
 
 
 def _axis_table(info: TensorInfo, every: Mapping[str, TensorInfo]) -> str:
+    if mixes_one_axis(info, every):
+        return f"mixes rows or columns of {info.shape[0]} cells"
     words = "sounds like one row per row or column of cells"
     if len(info.shape) == 2 and info.shape[0] >= _FEWEST_ROWS and _AXIS_NAME.search(info.name):
         return words

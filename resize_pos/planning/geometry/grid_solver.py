@@ -7,6 +7,7 @@ the only square that the candidates allow, the table's values. Grids are compare
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from resize_pos.core.errors import GeometryError
@@ -280,7 +281,8 @@ def _ambiguous(
     if not answers:
         return GeometryError(
             f"{name} has {rows} rows: no grid fits with the known numbers of prefix rows.{look}",
-            hint="state the grid with --from-grid HxW, and --prefix N for the rows before it.",
+            hint="state the grid with --from-grid HxW, and --prefix N for the rows before it; or "
+            f"pass --leave '^{re.escape(name)}$' if it does not depend on the resolution.",
         )
     shown = "; ".join(str(answer) for answer in answers[:_MOST_LISTED])
     more = f"; and {len(answers) - _MOST_LISTED} more" if len(answers) > _MOST_LISTED else ""
@@ -330,7 +332,14 @@ def _disagreement(
         )
     squares = _squares(rows, pairs)
     if not squares:
-        return GeometryError(message, hint="state the grid in the file with --from-grid HxW.")
+        return GeometryError(
+            message,
+            hint=f"state the grid in the file with --from-grid HxW, or, if {rows_in_words(left)} "
+            f"belong to tokens, how many of them stand before it and after it: --prefix N "
+            f"--suffix {left}-N."
+            if left > 0
+            else "state the grid in the file with --from-grid HxW.",
+        )
     square = squares[0].grid
     truth = str(squares[0])
     size = hypothesis.size

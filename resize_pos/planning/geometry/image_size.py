@@ -45,7 +45,8 @@ def require_image_size(located: Located, steps: Sequence[Step], request: Request
             raise GeometryError(
                 f"{cells} at patch {table.patch} ({table.kernel}); but {other.words}, and then the "
                 f"image has {then} px.",
-                hint=f"pass --from {first} or --from {second}, or --to-grid HxW.",
+                hint=f"{'instead of --from-grid ' if request.from_grid else ''}pass --from {first} "
+                f"or --from {second}, or --to-grid HxW.",
             )
         overlapping = overlapping_reading(table, located.others)
         if overlapping is not None:

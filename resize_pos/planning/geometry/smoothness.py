@@ -27,7 +27,8 @@ _VERTICAL_SHARE = 0.05
 _UNTRAINED = 0.5  # share of white noise's participation ratio; trained tables have .01–.22
 _LINE_LOWEST = 0.4  # cosine; at the end of a row of cells, grids have 0 or less
 _LINE_USUAL = 0.6
-_LOOSE = 0.35  # mean cosine of neighbours in a row of cells; tokens have none
+_LOOSE = 0.25  # of the usual cosine of neighbours in a row of cells; tokens have none
+_FEWEST_ALIKE = 0.2  # that cosine, below which tokens cannot be told from cells
 _SHOWN = 3
 
 _Rows = NDArray[np.float64]
@@ -198,21 +199,22 @@ def looks_like_line(rows: _Rows) -> bool:
     return float(beside.min()) >= _LINE_LOWEST and float(np.median(beside)) >= _LINE_USUAL
 
 
-def loose_rows(rows: _Rows, reading: Reading) -> int:
-    """Count the cells at the end of a grid that do not vary smoothly, in whole rows of cells.
+def loose_rows(rows: _Rows, reading: Reading) -> tuple[int, int]:
+    """Count the cells at both ends of a grid that do not vary smoothly, in whole rows of cells.
 
-    Tokens after the grid look like this if they fill whole rows.
+    Tokens before or after the grid look like this if they fill whole rows.
     """
     height, width = reading.grid.height, reading.grid.width
     start = reading.prefix.count
-    grid = rows[start : start + reading.grid.cells]
-    beside = _cosines(_unit(grid - grid.mean(axis=0)), 1)
-    inside = [float(beside[row * width : (row + 1) * width - 1].mean()) for row in range(height)]
-    loose = 0
-    while loose < height // 2 and inside[height - 1 - loose] < _LOOSE:
-        loose += 1
-    rest = float(np.median(inside[: height - loose]))
-    return loose * width if loose and rest >= 1.5 * _LOOSE else 0
+    cells = rows[start : start + reading.grid.cells].reshape(height, width, -1)
+    inside = [float(_cosines(_unit(row - row.mean(axis=0)), 1).mean()) for row in cells]
+    usual = float(np.median(inside))
+    first = last = 0
+    while first < height // 2 and inside[first] < _LOOSE * usual:
+        first += 1
+    while last < height // 2 - first and inside[height - 1 - last] < _LOOSE * usual:
+        last += 1
+    return (first * width, last * width) if usual >= _FEWEST_ALIKE else (0, 0)
 
 
 def looks_untrained(rows: _Rows) -> str:

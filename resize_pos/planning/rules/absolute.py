@@ -73,12 +73,19 @@ def settle_table(
         geometry = _stated_by_shape(tensor, layout, hypotheses, tiling)
     else:
         geometry = _solved(match, around, hypotheses, tiling)
+        if tensor.name not in around.known and request.from_size is None and not around.configs:
+            require_usual_mel(match, patch, window.size if window else None, geometry.grid)
     evidence = (*geometry.evidence, *((patch.reason,) if patch else ()))
     if patch is None and request.from_size is not None:
         whole = _whole_patch(request.from_size, geometry.grid, layout)
         if whole is not None:
             patch = Patch(whole, f"--from {request.from_size} over {geometry.grid} is {whole}")
             evidence = (*evidence, patch.reason)
+    led = leader is not None and leader.grid == geometry.grid and not family.scaled
+    if led and leader is not None and patch is not None and leader.patch not in (None, patch.size):
+        # One grid has cells of one size, even if a family knows more of it than another.
+        patch = Patch(leader.patch, f"one cell of {leader.name} is {leader.patch} px wide")
+        evidence = (*evidence, patch.reason)
     return PositionTable(
         tensor,
         family,

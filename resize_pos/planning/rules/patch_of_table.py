@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
-from resize_pos.core.geometry import Size
+from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.patch_size import (
@@ -29,6 +29,7 @@ from resize_pos.planning.rules.base import Match, Surroundings
 
 _FEWEST_OVERLAPPING = 36  # rows; smaller numbers fit some step by chance
 _MOST_OWN_ROWS = 8  # of tokens beside the cells
+_MOST_AUDIO_TOKENS = 2
 _COARSER = 4  # times fewer rows than cells of a kernel: two steps along each axis, or more
 
 
@@ -62,8 +63,10 @@ def _overlapping(match: Match, around: Surroundings) -> Patch | None:
     """Derive the step between overlapping patches from `--from` and a stored number of cells."""
     size, grid = around.request.from_size, match.layout.grid(match.tensor.shape)
     window = read_patch(match.family.window, match.stem, around.tensors)
-    if size is None or grid is None or window is None or around.request.patch is not None:
+    if size is None or window is None or around.request.patch is not None:
         return None
+    if grid is None:
+        return _other_step(match, window.size, size, around)
     sides = (
         ("h", size.height, window.size.height, grid.height),
         ("w", size.width, window.size.width, grid.width),
@@ -78,6 +81,19 @@ def _overlapping(match: Match, around: Surroundings) -> Patch | None:
         steps.append(step)
     every = Size(*steps)
     return Patch(every, f"--from {size} over {grid} cells is one patch every {every}")
+
+
+def _other_step(match: Match, seen: Size, size: Size, around: Surroundings) -> Patch | None:
+    """Derive the only step that turns `--from` into flat rows, if a family's own does not."""
+    rows, usual = _flat_rows(match), read_patch(match.family.patch, match.stem, around.tensors)
+    if usual is None or size.depth or seen.height != seen.width or rows < _FEWEST_OVERLAPPING:
+        return None
+    own = range(_MOST_AUDIO_TOKENS + 1)
+    steps = [n for n in range(1, seen.height + 1) if _rows_beside(seen, size, n, rows) in own]
+    if len(steps) != 1 or steps[0] == usual.size.height:
+        return None
+    every = Size(steps[0], steps[0])
+    return Patch(every, f"--from {size} and {rows} rows are one patch every {every}")
 
 
 def overlapping_patch(
@@ -141,9 +157,16 @@ def _rows_beside(seen: Size, size: Size, step: int, rows: int) -> int:
     return rows - math.prod((pixels - sees) // step + 1 for pixels, sees in sides)
 
 
-def require_usual_mel(match: Match, patch: Patch | None, window: Size | None) -> None:
-    """Refuse a step that is only a family's default, if 128 mel bins would not give these rows."""
-    rows = match.layout.grid(match.tensor.shape)
+def require_usual_mel(
+    match: Match, patch: Patch | None, window: Size | None, solved: Grid | None = None
+) -> None:
+    """Refuse a step that is only a family's default, if 128 mel bins would not give these rows.
+
+    Flat rows were `solved`; they are refused if patches side by side would give 128 mel bins.
+    """
+    rows = solved or match.layout.grid(match.tensor.shape)
+    if solved and window and solved.height * window.height != _USUAL_MEL:
+        return
     if match.family.audio != "mel time" or rows is None or patch is None or window is None:
         return
     default = patch.kernel is None and patch.reason.startswith("one cell")

@@ -12,6 +12,7 @@ from resize_pos.families.tables import Action, PositionTable, Step, keep
 from resize_pos.planning.rules.base import along
 
 _FEWEST_SLICES = 4  # of a cube
+_LATENTS = " * 8"  # how families state that a kernel reads latents of 8 pixels each
 
 
 def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step]) -> Step:
@@ -134,6 +135,8 @@ def _cut(table: PositionTable, tiling: Tiling, request: Request, steps: Mapping[
         tiling = Tiling(request.to_patch)
     own = table.stated if request.to_size is not None else size
     whole = own is not None and table.tiling is not None and table.tiling.divides(own)
+    if not request.floor and any(text.endswith(_LATENTS) for text in table.family.patch):
+        _require_whole_latents(table, tiling, size)
     if table.family.stepwise:
         _require_a_row_each(table, tiling, size)
     try:
@@ -142,6 +145,19 @@ def _cut(table: PositionTable, tiling: Tiling, request: Request, steps: Mapping[
         # Without a patch kernel, nothing shows that a convolution would drop the rest.
         hint = error.hint if table.kernel else (error.hint or "").partition(";")[0] or None
         raise GeometryError(f"{table.name}: --to {error.message}", hint=hint) from None
+
+
+def _require_whole_latents(table: PositionTable, tiling: Tiling, size: Size) -> None:
+    """Refuse a rest that an autoencoder would have to drop: the size is probably in latents."""
+    if tiling.divides(size):
+        return
+    side = int(_LATENTS.split()[-1])
+    pixels = Size(size.height * side, size.width * side)
+    raise GeometryError(
+        f"{table.name}: --to {size} is no multiple of {tiling.step} px; the cells of this model "
+        f"are made of latents, {side} px each.",
+        hint=f"pass --to {pixels} if {size} counts latents, or a multiple of {tiling.step}.",
+    )
 
 
 def _require_a_row_each(table: PositionTable, tiling: Tiling, size: Size) -> None:
@@ -256,5 +272,7 @@ def _no_patch(table: PositionTable, request: Request) -> GeometryError:
     return GeometryError(
         f"{table.name}: the patch size is not in the file, so {request.to_size} px cannot be "
         "turned into patches.",
-        hint="pass --from SIZE, --patch N, or --to-grid HxW.",
+        hint="pass --from SIZE, --patch N, or --to-grid HxW."
+        if request.from_grid is None
+        else "pass --from SIZE instead of --from-grid, or --patch N, or --to-grid HxW.",
     )

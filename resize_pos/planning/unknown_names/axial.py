@@ -39,6 +39,7 @@ def axial_pair(
 ) -> tuple[Match, Match] | None:
     """Find two tables that together give one position: by names such as pos_h and pos_w."""
     named = axial_pair_names(tensor.name, around.tensors)
+    named = named or _crossed_pair(tensor, around.tensors)
     names = named or neutral_pair(tensor, around, widths)
     if names is None:
         return None
@@ -65,6 +66,17 @@ def axial_pair(
         if layout is not None
     )
     return first, second
+
+
+def _crossed_pair(tensor: TensorInfo, tensors: Mapping[str, TensorInfo]) -> tuple[str, str] | None:
+    """Find two numbered tables, one over rows and one over columns: weights_0 and weights_1."""
+    first, second = (f"{tensor.name[:-1]}{number}" for number in "01")
+    if not tensor.name.endswith("_0") or second not in tensors or f"{first[:-1]}2" in tensors:
+        return None
+    shapes = tensor.shape, tensors[second].shape
+    crossed = all(len(shape) == 4 and shape[0] == 1 for shape in shapes)
+    crossed = crossed and shapes[0][2] == 1 == shapes[1][1] and shapes[0][3] == shapes[1][3]
+    return (first, second) if crossed else None
 
 
 def _are_scales(tensor: TensorInfo, other: TensorInfo) -> bool:

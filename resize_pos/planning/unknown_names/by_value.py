@@ -45,7 +45,11 @@ from resize_pos.planning.unknown_names.commands import (
     text_layout,
 )
 from resize_pos.planning.unknown_names.neutral_names import neutral_names
-from resize_pos.planning.unknown_names.open_layouts import several_layouts, with_pattern
+from resize_pos.planning.unknown_names.open_layouts import (
+    coordinates_in,
+    several_layouts,
+    with_pattern,
+)
 from resize_pos.planning.unknown_names.shared_axis import is_line, shared_axis
 from resize_pos.planning.unknown_names.value_evidence import (
     Attempt,
@@ -129,6 +133,9 @@ def _consider(
     if is_line(candidate.tensor, candidate.layouts[0], around.read):
         line = shared_axis(candidate.tensor, candidate.layouts[0], around.tensors, around.request)
         return _open(candidate, line, little, around)
+    if counted := coordinates_in(candidate.tensor, around):
+        strength = Strength.STRONG if candidate.sound is Sound.POSITION else little
+        return _open(candidate, counted, strength, around, pictured=True)
     for layout in candidate.layouts:
         try:
             attempts.append(attempt_of(candidate.tensor, layout, around, leaders))

@@ -72,7 +72,9 @@ _WEIGHT = lazy_regex(
     r"|^onnx::(?:MatMul|Gemm|Conv)_\d+$"  # an export has lost the names of these
 )
 _LOOKUP = lazy_regex(r"(.*?)[./](?:weight|embedding|embeddings?[./]weight)$")
-_TOKEN = lazy_regex(r"token|cls|class_?emb|\bclass\b|dist\b|registers?|\breg\b|meta", re.IGNORECASE)
+_TOKEN = lazy_regex(
+    r"token|tok(?:s\b|\b)|cls|class_?emb|\bclass\b|dist\b|registers?|\breg\b|meta", re.IGNORECASE
+)
 _NO_TOKEN = lazy_regex(r"mask|pos|type|word|vocab|patch|to_|proj|norm", re.IGNORECASE)
 _AXES_OF_NAMES: Sequence[tuple[str, str]] = (
     ("height", "width"),

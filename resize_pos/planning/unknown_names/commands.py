@@ -61,16 +61,29 @@ class OpenCase:
     strength: Strength = Strength.WEAK
 
 
-def name_regex(name: str, tensors: Iterable[str], *, numbered: bool = False) -> str:
+def name_regex(
+    name: str, tensors: Iterable[str], *, numbered: bool = False, one_shape: bool = False
+) -> str:
     """Return an expression for a name, and for all names that differ from it in numbers only.
 
     `numbered`: the number at its end says what it is: pos.0 and pos.1 are rows and columns.
+    `one_shape`: only those of one shape. In any case, axes of length 1 must be the same ones.
     """
     if numbered:
         return f"{name_regex(name, tensors)[: -len(_ANY)]}{name[-1]}$"
     several = _names_alike(tensors)[_NUMBER.sub("0", name)] > 1
+    if several and isinstance(tensors, Mapping):
+        alike = [each for each in tensors if _NUMBER.sub("0", each) == _NUMBER.sub("0", name)]
+        kinds = {each: _kind(tensors[each], one_shape) for each in alike}
+        same = [each for each in alike if kinds[each] == kinds[name]]
+        if len(same) < len(alike):
+            return "|".join(f"^{re.escape(each)}$" for each in same)
     inner = _NUMBER.sub("0", re.escape(name)).replace("0", r"\d+") if several else re.escape(name)
     return f"^{inner}$"
+
+
+def _kind(tensor: TensorInfo, one_shape: bool) -> tuple[int, ...]:
+    return tensor.shape if one_shape else tuple(min(length, 2) for length in tensor.shape)
 
 
 def _names_alike(tensors: Iterable[str]) -> Counter[str]:
@@ -129,11 +142,17 @@ def is_near_square(rows: int) -> bool:
 
 
 def command(
-    tensor: TensorInfo, layout: Layout | None, tensors: Iterable[str], *, numbered: bool = False
+    tensor: TensorInfo,
+    layout: Layout | None,
+    tensors: Iterable[str],
+    *,
+    numbered: bool = False,
+    one_shape: bool = False,
 ) -> str:
     """Return the flags that name a table, without the geometry."""
     axes = "" if layout is None else f" --axes '{layout}'"
-    return f"--pattern '{name_regex(tensor.name, tensors, numbered=numbered)}'{axes}"
+    regex = name_regex(tensor.name, tensors, numbered=numbered, one_shape=one_shape)
+    return f"--pattern '{regex}'{axes}"
 
 
 def either(flags: str, tensor: TensorInfo, tensors: Iterable[str]) -> str:

@@ -43,7 +43,7 @@ _LAYER = lazy_regex(
 )
 # Tables that are looked up by something else than a place: words, classes, codes, queries …
 _COUNTED = lazy_regex(
-    r"words?|tok(?:en)?s?|wte|vocab(?:ulary)?|shared|lm|codebooks?|quantizer?|vq|codes?|labels?"
+    r"words?|tok(?:en)?s?|wte|vocab(?:ulary)?|shared|lm|codebooks?|quant(?:i[sz]er?)?|vq|codes?|labels?"
     r"|class(?:es)?|cls|y|categor(?:y|ies)|speaker|lang(?:uage)?|segment|types?|quer(?:y|ies)"
     r"|prompts?|ctx|context|time|(?:time)?steps?|temporal|frames?|experts?|memory|bank|queue"
     r"|proto(?:type)?s?|anchors?|(?:key|ref)?points?|levels?|slots?|latents?|registers?|mask"

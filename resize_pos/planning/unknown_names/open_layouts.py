@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.lazy_regex import lazy_regex
+from resize_pos.core.tensors import TensorInfo
+from resize_pos.planning.geometry.coordinates import MOST_COORDINATES, coordinates
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.planning.unknown_names.candidates import TableCandidate
-from resize_pos.planning.unknown_names.commands import command, either, from_flag
+from resize_pos.planning.unknown_names.commands import command, either, from_flag, name_regex
 from resize_pos.planning.unknown_names.value_evidence import Attempt
 
+_MOST_BYTES = 2**24  # of coordinates
 _STEP_FLAG = lazy_regex(r"--patch \d+(?:x\d+)?")
 _GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")
 
@@ -43,4 +46,21 @@ def with_pattern(
     return GeometryError(
         f"{error.message.rstrip('.')}; no family knows its name.",
         hint=either(flags, candidate.tensor, around.tensors),
+    )
+
+
+def coordinates_in(tensor: TensorInfo, around: Surroundings) -> GeometryError | None:
+    """Refuse to resample coordinates of cells: the code computes them from the size."""
+    shape = tuple(length for length in tensor.shape if length > 1)
+    few = len(shape) > 1 and min(shape[0], shape[-1]) <= MOST_COORDINATES
+    if not few or around.read is None or tensor.nbytes > _MOST_BYTES:
+        return None
+    reason = coordinates(around.read(tensor.name), shape)
+    if not reason:
+        return None
+    leave = f"--leave '{name_regex(tensor.name, around.tensors)}'"
+    return GeometryError(
+        f"{tensor} {reason}; no family explains it.",
+        hint=f"convert it with its own library, or pass {leave} if it does not depend on the "
+        "resolution.",
     )

@@ -13,7 +13,7 @@ from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
-from resize_pos.planning.unknown_names.commands import command, either, from_flag
+from resize_pos.planning.unknown_names.commands import command, either, from_flag, name_regex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,12 +52,33 @@ def shared_axis(
     A table whose name is `known` is certainly one, so that it cannot be left.
     """
     line = line_layout(tensor, layout)
-    flags = command(tensor, line, tensors) + from_flag(request)
+    flags = command(tensor, line, tensors, one_shape=True) + from_flag(request)
     rows = layout.rows(tensor.shape)
+    sizes = request.from_size, request.to_size
+    if line is not None and any(size and size.height != size.width for size in sizes):
+        return _one_axis(tensor, line, tensors, request)
     return GeometryError(
         f"{tensor} may be one table for both axes of a square image of {rows}×{rows} cells: its "
         "values vary smoothly from the first row to the last.",
         hint=f"pass {flags} to resize it, or --from-grid HxW if it is a grid."
         if known
         else either(flags, tensor, tensors),
+    )
+
+
+def _one_axis(
+    tensor: TensorInfo, line: Layout, tensors: Mapping[str, TensorInfo], request: Request
+) -> GeometryError:
+    """Refuse to choose the axis: the image is no square, so rows and columns differ in number."""
+    columns = Layout.parse(line.pattern.replace("h", "w"))
+    along, down = (
+        command(tensor, axis, tensors, one_shape=True) + from_flag(request)
+        for axis in (columns, line)
+    )
+    return GeometryError(
+        f"{tensor} may hold one row per column of cells, or one per row of cells: its values vary "
+        "smoothly from the first row to the last.",
+        hint=f"if it has one row per column of cells (a line of text), pass {along}; if one per "
+        f"row, pass {down}; or --leave '{name_regex(tensor.name, tensors)}' if it does not depend "
+        "on the resolution.",
     )

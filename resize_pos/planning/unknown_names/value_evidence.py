@@ -95,12 +95,15 @@ def ask_values(table: PositionTable, match: Match, around: Surroundings) -> Atte
         words = f"its values look like several grids one after the other ({frames})"
         return Attempt(table, Values.STACKED, words)
     flat = table.layout.grid(table.tensor.shape) is None
-    loose = loose_rows(rows_of(values, table.layout), choice) if flat else 0
-    if loose:
-        words = f"{opinion.words}; its last {loose} rows do not, so they may belong to tokens"
-        height = choice.grid.height - loose // choice.grid.width
-        rest = RowCount(choice.suffix.count + loose, "")
-        better = Reading(choice.prefix, Grid(height, choice.grid.width), rest)
+    loose = loose_rows(rows_of(values, table.layout), choice) if flat else (0, 0)
+    if any(loose):
+        first, last = loose
+        which = [f"{name} {count}" for name, count in (("first", first), ("last", last)) if count]
+        which_rows = f"its {' and '.join(which)} rows do not"
+        words = f"{opinion.words}; {which_rows}, so they may belong to tokens"
+        height = choice.grid.height - (first + last) // choice.grid.width
+        before, after = RowCount(choice.prefix.count + first, ""), choice.suffix.count + last
+        better = Reading(before, Grid(height, choice.grid.width), RowCount(after, ""))
         return Attempt(table, Values.CONTRADICT, words, better)
     same = (choice.prefix.count, choice.grid, choice.suffix.count) == (
         table.prefix,
