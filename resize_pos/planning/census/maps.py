@@ -19,7 +19,10 @@ _FEWEST_PIXELS = 32  # along one side of an image
 def lines_of_pixels(
     others: Sequence[TensorInfo], changed: Sequence[Step]
 ) -> Iterator[tuple[TensorInfo, str]]:
-    """Find what has one number for each row or column of pixels, if nothing else is as long."""
+    """Find what has one number for each row or column of pixels, if nothing else is as long.
+
+    It has a second axis, of length 1: a vector alone may be anything.
+    """
     sides = {
         side: step.name
         for step in changed
@@ -33,7 +36,8 @@ def lines_of_pixels(
     alike = Counter(n for info in others for n in set(info.shape) if n in sides)
     for info in others if alike else ():
         (length,) = lengths if len(lengths := long_axes(info.shape)) == 1 else (0,)
-        if alike[length] == 1 and DTYPES[info.dtype].floating and not is_layer(info):
+        column = len(info.shape) > 1 and DTYPES[info.dtype].floating and not is_layer(info)
+        if alike[length] == 1 and column:
             where = f"the image of {sides[length]}"
             yield info, f"has one number for each row or column of pixels of {where}"
 

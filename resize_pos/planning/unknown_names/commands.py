@@ -61,25 +61,29 @@ class OpenCase:
     strength: Strength = Strength.WEAK
 
 
-def name_regex(
-    name: str, tensors: Iterable[str], *, numbered: bool = False, one_shape: bool = False
-) -> str:
+def name_regex(name: str, tensors: Iterable[str], *, numbered: bool = False) -> str:
     """Return an expression for a name, and for all names that differ from it in numbers only.
 
     `numbered`: the number at its end says what it is: pos.0 and pos.1 are rows and columns.
-    `one_shape`: only those of one shape. In any case, axes of length 1 must be the same ones.
     """
     if numbered:
         return f"{name_regex(name, tensors)[: -len(_ANY)]}{name[-1]}$"
     several = _names_alike(tensors)[_NUMBER.sub("0", name)] > 1
-    if several and isinstance(tensors, Mapping):
-        alike = [each for each in tensors if _NUMBER.sub("0", each) == _NUMBER.sub("0", name)]
-        kinds = {each: _kind(tensors[each], one_shape) for each in alike}
-        same = [each for each in alike if kinds[each] == kinds[name]]
-        if len(same) < len(alike):
-            return "|".join(f"^{re.escape(each)}$" for each in same)
     inner = _NUMBER.sub("0", re.escape(name)).replace("0", r"\d+") if several else re.escape(name)
     return f"^{inner}$"
+
+
+def _names_of_one_layout(name: str, tensors: Iterable[str], one_shape: bool) -> str:
+    """Return an expression for a name and those like it with the same axes of length 1.
+
+    Empty if all names like it have them. `one_shape`: with the same shape.
+    """
+    if _names_alike(tensors)[_NUMBER.sub("0", name)] < 2 or not isinstance(tensors, Mapping):
+        return ""
+    alike = [each for each in tensors if _NUMBER.sub("0", each) == _NUMBER.sub("0", name)]
+    kinds = {each: _kind(tensors[each], one_shape) for each in alike}
+    same = [each for each in alike if kinds[each] == kinds[name]]
+    return "|".join(f"^{re.escape(n)}$" for n in same) if len(same) < len(alike) else ""
 
 
 def _kind(tensor: TensorInfo, one_shape: bool) -> tuple[int, ...]:
@@ -151,7 +155,8 @@ def command(
 ) -> str:
     """Return the flags that name a table, without the geometry."""
     axes = "" if layout is None else f" --axes '{layout}'"
-    regex = name_regex(tensor.name, tensors, numbered=numbered, one_shape=one_shape)
+    regex = "" if numbered else _names_of_one_layout(tensor.name, tensors, one_shape)
+    regex = regex or name_regex(tensor.name, tensors, numbered=numbered)
     return f"--pattern '{regex}'{axes}"
 
 
