@@ -293,9 +293,11 @@ def test_other_numbers_are_no_order_of_cells(values: NDArray[np.int64], tmp_path
 
 def test_one_number_per_row_of_pixels_is_not_left(tmp_path: Path) -> None:
     """The weights of the latitudes of a weather model: nothing else is 160 long."""
-    tensors = transformer("my_pos", GRID[None]) | {"lat": np.ones((160, 1), np.float32)}
+    tensors = transformer("my_pos", GRID[None]) | {"lat_weights": np.ones((160, 1), np.float32)}
     error = refused(tmp_path, tensors, TO)
-    assert "lat F32 [160, 1] has one number for each row or column of pixels" in error.message
+    assert (
+        "lat_weights F32 [160, 1] has one number for each row or column of pixels" in error.message
+    )
 
 
 def test_a_map_over_the_pixels_is_resized_with_the_table(tmp_path: Path) -> None:

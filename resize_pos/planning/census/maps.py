@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.tables import Step
-from resize_pos.planning.census.odd_layers import is_layer, long_axes
+from resize_pos.planning.census.odd_layers import long_axes
 from resize_pos.planning.unknown_names.candidates import is_matrix_name
 
 _FEWEST_PIXELS = 32  # along one side of an image
@@ -36,7 +36,8 @@ def lines_of_pixels(
     alike = Counter(n for info in others for n in set(info.shape) if n in sides)
     for info in others if alike else ():
         (length,) = lengths if len(lengths := long_axes(info.shape)) == 1 else (0,)
-        column = len(info.shape) > 1 and DTYPES[info.dtype].floating and not is_layer(info)
+        layer = info.name.endswith((".weight", ".bias"))
+        column = len(info.shape) > 1 and DTYPES[info.dtype].floating and not layer
         if alike[length] == 1 and column:
             where = f"the image of {sides[length]}"
             yield info, f"has one number for each row or column of pixels of {where}"
