@@ -67,14 +67,17 @@ def show_report(report: Report, *, verbose: bool) -> None:
         count = report.copied.tensors
         size = f" ({human_size(report.copied.bytes)})" if report.copied.bytes else ""
         verb = "are" if report.status is Status.PLANNED else "were"
-        say(f"{count} other tensors{size} {verb} copied byte for byte.")
+        tell(f"{count} other tensors{size} {verb} copied byte for byte.")
     if report.conversion is not None:
         _show_conversion(report.conversion)
     show_configs(report)
     if report.output is not None:
         say(f"{_STATUS_WORDS[report.status]} ", (str(report.output), "bold"), _at_most(report))
     if report.needs_force:
-        say(("note: ", "yellow"), "it exists; pass --force to replace it, or another name with -o.")
+        tell(
+            "it exists; pass --force to replace it, or another name with -o.",
+            lead=[("note: ", "yellow")],
+        )
     show_traffic(report.traffic)
     if report.upload is not None:
         _show_upload(report, report.upload)

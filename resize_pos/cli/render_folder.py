@@ -15,11 +15,11 @@ def show_to_do(report: Report) -> None:
     lead = ("still to change:", "yellow")
     advice = still_to_change(report)
     if len(advice) == 1:
-        say(lead, f" {advice[0]}")
+        tell(str(advice[0]), lead=[lead, " "])
     elif advice:
         say(lead)
         for each in advice:
-            say(f"  {each}")
+            tell(str(each), indent=2)
     task = loading_task(report)
     if task is not None:
         tell(f"{task.words[:1].lower()}{task.words[1:]}", style="yellow")

@@ -143,7 +143,8 @@ def _norms(values: Mapping[str, float], peers: tuple[Peer, ...]) -> Iterator[Che
     if abs(ratio - 1) < 0.0005:
         detail = "norms are kept"
     # The envelope was computed on a sample, so the table's own value is taken from the same sample.
-    level = _scale_level(values, values.get("norm_sampled", ratio))
+    judged = values.get("norm_sampled", ratio)
+    level = _scale_level(values, judged)
     if level is Level.OK:
         usual = NORM_USUAL[0] <= ratio <= NORM_USUAL[1]
         why = "averaging does to a rough table" if ratio < 1 else "honest resizes of this table do"
@@ -151,9 +152,18 @@ def _norms(values: Mapping[str, float], peers: tuple[Peer, ...]) -> Iterator[Che
         yield Check("norms", level, f"{detail}{rough}")
         return
     low, high = _norm_envelope(values)
+    if low <= judged <= high:  # the lengths alone are usual; the values behind them are not
+        yield Check("norms", level, f"{detail}, but {_little_of(values['gain'])}")
+        return
     usual_range = f"honest resizes of this table give {low:.0%} to {high:.0%}"
     word = "scaled?" if level is Level.FAIL else f"expect to fine-tune{_better(ratio, peers)}"
     yield Check("norms", level, f"{detail}, {usual_range}: {word}")
+
+
+def _little_of(gain: float) -> str:
+    if gain < 1:
+        return f"only {max(gain, 0):.0%} of the values of an honest resize are in it"
+    return f"it holds the values of an honest resize {gain:.1f} times"
 
 
 def _norm_envelope(values: Mapping[str, float]) -> tuple[float, float]:

@@ -76,6 +76,22 @@ def test_every_line_fits_80_columns(case: str, tmp_path: Path) -> None:
         assert len(line) <= 80 or UNBREAKABLE.match(line), line
 
 
+NARROW = ["a result", "a plan", "a warning", "an inspection", "an unsettled table"]
+PATHS = re.compile(r"^(wrote|would write) |^\w+\.safetensors: ")  # a path stays whole
+
+
+@pytest.mark.parametrize("case", NARROW)
+def test_sentences_fit_a_narrow_terminal(case: str, tmp_path: Path) -> None:
+    for name in FILES:
+        write_case(name, tmp_path)
+    (tmp_path / "plain-grid9x12.safetensors").touch()  # the plan says that it exists
+    words = [*SHOWN[case], "-f"] if case == "a result" else SHOWN[case]
+    text = on_terminal(tmp_path, *words, COLUMNS="50")
+    for line in ESCAPES.sub("", text).splitlines():
+        whole = UNBREAKABLE.match(line) or PATHS.match(line) or " " not in line.strip()
+        assert len(line) <= 50 or whole, line
+
+
 def test_the_colours_say_nothing_that_the_words_do_not(tmp_path: Path) -> None:
     write_case("untrained", tmp_path)
     words = ["untrained.safetensors", *GRIDS["untrained"], "-f"]

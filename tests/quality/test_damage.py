@@ -5,9 +5,11 @@ Run with `-s` to see the confusion table.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +134,24 @@ def test_every_convention_at_moderate_scale_is_ok_and_recognised(
     # Antialiasing changes nothing for bilinear where both axes grow.
     twin = made.method == found.made_by.resampling.method
     assert same or (twin and found.made_by.error < 1e-6)
+
+
+def test_what_is_said_of_norms_does_not_contradict_itself() -> None:
+    """A share inside of the honest range is no reason; then the values behind it are."""
+    reasons: Counter[str] = Counter()
+    for (name, target), kind in product(PAIRS[::3], DAMAGE):
+        for check in explained(name, target, kind).checks:
+            if check.name != "norms" or check.level is Level.OK:
+                continue
+            said = re.match(r"norms (fall|grow) by (.+?)%, .* give (\d+)% to (\d+)%", check.detail)
+            if said is None:
+                assert re.search("but only .* of an honest resize|times$", check.detail)
+                reasons["values"] += 1
+                continue
+            share = 100 + float(said[2]) * (-1 if said[1] == "fall" else 1)
+            assert not int(said[3]) + 1 < share < int(said[4]) - 1, check.detail
+            reasons["range"] += 1
+    assert min(reasons["values"], reasons["range"]) > 0
 
 
 def test_a_rough_table_loses_norms_and_hears_what_would_keep_them() -> None:
