@@ -175,9 +175,8 @@ def _telling(outcomes: Sequence[Outcome], total: int) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         done = sum(not outcome.failed for outcome in outcomes)
-        error.add_note(
-            f"{done} of {total} finished, and their outputs are complete; run it again to continue."
-        )
+        whole = ", and their outputs are complete" if done else ""
+        error.add_note(f"{done} of {total} finished{whole}; run it again to continue.")
         raise
 
 

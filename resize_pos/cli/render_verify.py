@@ -24,7 +24,8 @@ def show_verified(verified: Verified, *, verbose: bool) -> None:
             _show_group(group, verbose=verbose)
         if not held.tables:
             say("  no table should have changed: the grids are the same.")
-        tell(f"({LABEL})", style="dim")
+        if verified.probe is None:
+            tell(f"({LABEL})", style="dim")
     if verified.model is not None:
         ran = verified.model
         tell(f"{ran.model} loads it strictly at {ran.size} px and gives {list(ran.shape)}.")

@@ -98,7 +98,7 @@ def command(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Hold CHECKPOINT against its source, load it into a model, or ask whether it fits a size.
+    """Compare CHECKPOINT with its source, load it into a model, or see whether it fits a size.
 
     \b
       resize-pos verify vit-384.safetensors --against vit.safetensors

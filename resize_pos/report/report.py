@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from resize_pos.containers.base import Copied
 from resize_pos.containers.reformat import Conversion
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.notes import Note
+from resize_pos.core.printable import printable
 from resize_pos.families.family import Role
 from resize_pos.families.tables import Action, Step
 from resize_pos.planning.plan import Plan
@@ -62,6 +63,14 @@ class FineTune:
     parameters: tuple[str, ...]
     suggestion: str
     references: tuple[str, ...] = ()  # settings that others have published, with their source
+
+
+def reasons(checks: Iterable[Check]) -> list[str]:
+    """Say what was found wrong, one line each."""
+    found = (
+        f"  {check.level.value}: {check.detail}" for check in checks if check.level != Level.OK
+    )
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,18 @@ class Report:
             return FineTune(names, TEXT_SUGGESTION)
         suggestion = SUGGESTION if self.verdict is Level.OK else AFTER_A_WARNING
         return FineTune(names, suggestion, tuple(map(str, PUBLISHED)))
+
+    def __str__(self) -> str:
+        """Sum it up for `print`: what was done, the verdict with its reasons, and the tables."""
+        from resize_pos.report.groups import change_words, grouped  # only where it is printed
+
+        changed = [table for table in self.tables if table.step.action is not Action.KEEP]
+        lines = [f"{self.status.value}: {self.output or self.source}"]
+        if self.status is Status.RESIZED:
+            lines.append(f"verdict: {self.verdict.value}")
+        lines += reasons(self.checks)
+        lines += [f"  {group.name}  {change_words(group.step)}" for group in grouped(changed)]
+        return "\n".join(map(printable, lines))
 
     def exit_code(self, *, strict: bool = False) -> int:
         """0: done; 3: a check failed, or warned with `strict`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from resize_pos._version import __version__
 from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.printable import printable
 from resize_pos.quality.checks import LABEL, Level
 from resize_pos.report.json import (
     checks_document,
@@ -16,6 +17,7 @@ from resize_pos.report.json import (
     table_document,
     traffic_document,
 )
+from resize_pos.report.report import reasons
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import Probe
 from resize_pos.verify.made_by import ConventionMatch
@@ -41,6 +43,14 @@ class Verified:
     def verdict(self) -> Level:
         """The most severe check; loading a model adds no checks."""
         return Level.OK if self.against is None else self.against.verdict
+
+    def __str__(self) -> str:
+        """Sum it up for `print`: the verdict with its reasons, and which model took it."""
+        lines = [f"verdict: {self.verdict.value}"] if self.against is not None else []
+        lines += reasons(self.against.checks) if self.against is not None else []
+        if self.model is not None:
+            lines.append(f"{self.model.model} loads it strictly at {self.model.size} px")
+        return "\n".join(map(printable, lines))
 
     def exit_code(self, *, strict: bool = False) -> int:
         """0: sound; 3: a check failed, or warned with `strict`."""

@@ -224,3 +224,31 @@ def test_what_is_no_model_is_named(vit_file: Path) -> None:
         resize_pos.fit_checkpoint(vit_file, None)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="force is 'yes'; expected True or False"):
         resize_pos.resize_checkpoint(vit_file, to=96, force="yes")  # type: ignore[arg-type]
+
+
+def test_tensors_without_values_and_tensors_for_a_path_are_named(vit_file: Path) -> None:
+    state = {"pos_embed": torch.zeros(1, 17, 8, device="meta")}
+    with pytest.raises(UsageError, match=r"\['pos_embed'\] is on the meta device"):
+        resize_pos.resize_state_dict(state, to=96)
+    with pytest.raises(UsageError, match="path is of type dict; expected a path") as caught:
+        resize_pos.resize_checkpoint({"a": torch.zeros(9, 9)}, to=96)  # type: ignore[arg-type]
+    assert caught.value.hint is not None
+    assert "resize_state_dict(state_dict, to=…)" in caught.value.hint
+    with pytest.raises(UsageError, match='output="-": the output is checked') as streamed:
+        resize_pos.resize_checkpoint(vit_file, to=96, output="-")
+    assert streamed.value.hint == 'name a file, for example output="out.safetensors".'
+
+
+def test_a_report_is_readable_when_it_is_printed(vit_file: Path) -> None:
+    report = resize_pos.resize_checkpoint(vit_file, to=(96, 160))
+    first, *more = str(report).splitlines()
+    assert first == f"resized: {vit_file.parent / 'vit-96x160.safetensors'}"
+    assert more[0] == f"verdict: {report.verdict.value}"
+    assert more[-1] == "  pos_embed  4×4 → 6×10"
+    assert len(more) <= 4
+    assert report.output is not None
+    verified = resize_pos.verify_checkpoint(report.output, vit_file)
+    assert str(verified).startswith(f"verdict: {verified.verdict.value}")
+    assert len(str(verified).splitlines()) <= 4
+    planned = str(resize_pos.resize_checkpoint(vit_file, to=(96, 160), dry_run=True))
+    assert planned.startswith("planned: ") and "verdict" not in planned

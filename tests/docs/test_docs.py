@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from resize_pos.containers.detect import WEIGHT_SUFFIXES
 from tests.planning.test_plan import plan_for, read_case
 from tests.support.builders import smooth, vit, write_safetensors
 from tests.support.folder_builders import save_hf
@@ -260,3 +261,9 @@ def test_every_attack_has_its_test() -> None:
     assert len(named) > 30
     for file, test in named:
         assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_every_suffix_that_a_batch_looks_for_is_listed() -> None:
+    text = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^- A file with the suffix (.*?)\. A", text.replace("\n  ", " "), re.M)
+    assert set(re.findall(r"`(\.[\w.]+)`", listed)) == set(WEIGHT_SUFFIXES)
