@@ -10,6 +10,7 @@ import click
 from resize_pos.cli.options import (
     DEBUG_OPTION,
     JSON_OPTION,
+    ONCE,
     PLACE,
     REPORT_OPTION,
     SOURCE_OPTIONS,
@@ -21,8 +22,10 @@ from resize_pos.cli.terminal import say_json
 
 @click.command("compare")
 @click.argument("checkpoints", nargs=-1, required=True, type=PLACE)
-@click.option("--to", metavar="SIZE", help="Resize SOURCE to this size by every convention.")
-@click.option("--to-grid", metavar="HxW", help="Target grid in patches, instead of --to.")
+@click.option(
+    "--to", metavar="SIZE", **ONCE, help="Resize SOURCE to this size by every convention."
+)
+@click.option("--to-grid", metavar="HxW", **ONCE, help="Target grid in patches, instead of --to.")
 @SOURCE_OPTIONS
 @JSON_OPTION
 @REPORT_OPTION

@@ -12,6 +12,7 @@ from resize_pos.cli.options import (
     DEBUG_OPTION,
     FORMAT_OPTION,
     JSON_OPTION,
+    ONCE,
     PLACE,
     REPORT_OPTION,
     SOURCE_OPTIONS,
@@ -37,9 +38,10 @@ _ITSELF = Path()  # --config without a folder: the checkpoint's own
     "--against",
     type=PLACE,
     metavar="SOURCE",
+    **ONCE,
     help="The checkpoint that it was made from.",
 )
-@click.option("--size", metavar="SIZE", help="Only say whether it fits this image size.")
+@click.option("--size", metavar="SIZE", **ONCE, help="Only say whether it fits this image size.")
 @click.option(
     "--config",
     type=PLACE,
@@ -50,12 +52,13 @@ _ITSELF = Path()  # --config without a folder: the checkpoint's own
     "weights, config and processor of the folder CHECKPOINT agree.",
 )
 @click.option(
-    "--to", metavar="SIZE", help="Image size of CHECKPOINT, where its tables leave doubt."
+    "--to", metavar="SIZE", **ONCE, help="Image size of CHECKPOINT, where its tables leave doubt."
 )
-@click.option("--to-grid", metavar="HxW", help="Its grid in patches, instead of --to.")
+@click.option("--to-grid", metavar="HxW", **ONCE, help="Its grid in patches, instead of --to.")
 @click.option(
     "--model",
     metavar="LIBRARY:NAME",
+    **ONCE,
     help="Load it strictly and run one forward pass: timm:NAME, hf:FOLDER or open_clip:NAME.",
 )
 @click.option(

@@ -9,7 +9,7 @@ from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.notes import Note
 from resize_pos.core.operations import Lengthen, LengthMethod, Resample
 from resize_pos.core.request import Request
-from resize_pos.families.family import Role
+from resize_pos.families.family import Role, name_pattern
 from resize_pos.families.tables import Action, Located, PositionTable, Step, is_all_text
 from resize_pos.planning.census.suspects import weak_suspects
 from resize_pos.planning.geometry.image_size import size_notes
@@ -31,6 +31,7 @@ def plan_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iter
             *_mask_notes(located, steps),
             *size_notes(located, steps, stated),
             *_norm_notes(steps, stated),
+            *_leave_notes(steps, stated),
             *_suspect_notes(located, steps, stated),
         ]
     )
@@ -53,6 +54,19 @@ def _norm_notes(steps: Sequence[Step], stated: Request) -> Iterator[Note]:
         yield Note(f"--restore-norms changes nothing here: {reason}, and no such table changes.")
     elif others:
         yield Note(f"--restore-norms does not apply to {_names(others)}: {reason}.")
+
+
+def _leave_notes(steps: Sequence[Step], stated: Request) -> Iterator[Note]:
+    """Say which tables change although `--leave` names them: it only answers a question."""
+    if stated.leave is None:
+        return
+    named = name_pattern("--leave", *stated.leave)
+    changed = [s.name for s in steps if s.action is not Action.KEEP and named.search(s.name)]
+    if changed:
+        yield Note(
+            f"--leave does not keep {_names(changed)}: tables of a known layout follow the size. "
+            "--tower TEXT changes only tables whose name contains TEXT."
+        )
 
 
 def _suspect_notes(located: Located, steps: Sequence[Step], stated: Request) -> Iterator[Note]:

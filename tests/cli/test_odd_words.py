@@ -68,6 +68,8 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["96", "vit.safetensors"], "write: resize-pos vit.safetensors --to 96"),
         (["vit.safetensors", "--to", "96", "--to", "160"], "--to is given twice: 96 and 160."),
         (["vit.safetensors", "--to", "96", "-o", "a.pt", "-o", "b.pt"], "--output is given twice"),
+        (["verify", "vit.safetensors", "--size", "96", "--size", "64"], "--size is given twice"),
+        (["compare", "vit.safetensors", "--to", "96", "--to", "64"], "--to is given twice"),
         (["vit.safetensors", "--to", "0x10"], "'0x10' must be between 1 and"),
         (["vit.safetensors", "--to-grid", "wide"], "write 24, or 24x32"),
         (["verify", "vit.safetensors", "--size", "big"], "--size 'big' is neither"),
@@ -143,6 +145,18 @@ def test_the_same_value_twice_is_one(folder: Path, capsys: pytest.CaptureFixture
         main(["vit.safetensors", "--to", "96", "--to", "96", "-q"])
     assert caught.value.code == 0, capsys.readouterr().err
     assert (folder / "vit-96.safetensors").is_file()
+
+
+def test_a_known_table_that_is_to_be_left_is_mentioned(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del folder
+    for pattern, mentioned in (("pos_embed", True), ("head", False)):
+        with pytest.raises(SystemExit) as caught:
+            main(["vit.safetensors", "--to", "96", "--leave", pattern, "-n"])
+        assert caught.value.code == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert ("--leave does not keep pos_embed: tables of a known" in told) is mentioned
 
 
 def test_a_name_that_begins_with_a_dash(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
