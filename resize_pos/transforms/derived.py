@@ -86,6 +86,11 @@ def _width_index(extent: Extent, shape: tuple[int, ...]) -> NDArray[Any]:  # noq
     return _with_class(grid.width - 1 - right, 2 * grid.width - 1, extent.extra)
 
 
+def _axis_pairs(extent: Extent, shape: tuple[int, ...]) -> NDArray[Any]:
+    rows = np.arange(shape[0])
+    return rows[:, None] - rows[None, :] + _grid(extent).height - 1
+
+
 def _distance_index(extent: Extent, shape: tuple[int, ...]) -> NDArray[Any]:
     grid = _grid(extent)
     down, right = _offsets(grid, 1 if shape[0] == grid.cells else 2)
@@ -145,6 +150,7 @@ _EXACT: Mapping[str, Callable[[Extent, tuple[int, ...]], NDArray[Any]]] = {
     "relative-index": _relative_index,
     "relative-index-high": _high_index,
     "relative-index-width": _width_index,
+    "axis-index": _axis_pairs,
     "distance-index": _distance_index,
     "shifted-mask": _shifted_mask,
     "positions": _positions,

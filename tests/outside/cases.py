@@ -310,7 +310,8 @@ def _pasted(hint: str, case: Case, flags: list[str]) -> list[str] | None:
     added = pasted_flags(hint)
     if not added or re.search(r"HxW|\bN\b|PATTERN|REGEX|SIZE", " ".join(added)):
         return None
-    if added[0] == "--leave" and any(re.search(added[1], name) for name in case.changed):
+    other = (*case.changed, *case.entry["added"])
+    if added[0] == "--leave" and any(re.search(added[1], name) for name in other):
         return None  # "if it does not depend on the resolution", and it does
     if any(word.startswith("--") and word not in _FLAGS for word in added):
         return None

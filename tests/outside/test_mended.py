@@ -149,3 +149,55 @@ def test_a_mask_without_a_patch_embedding_is_refused(tmp_path: Path) -> None:
 )
 def test_what_was_refused_or_half_converted(name: str, kind: str, tmp_path: Path) -> None:
     assert outcome(ALL[name], tmp_path).kind == kind
+
+
+def test_names_of_rows_and_columns_may_be_capital_letters(tmp_path: Path) -> None:
+    """Earthformer's H_embed and W_embed; the hint resized the rows alone."""
+    end = outcome(ALL["earthformer:cuboid_transformer.PosEmbed"], tmp_path)
+    assert end.kind == "right"
+    assert end.report is not None
+    assert {step.name for step in end.report.plan.changes} == {"H_embed.weight", "W_embed.weight"}
+
+
+def test_relative_tables_of_encoder_and_decoder_are_left_by_one_flag(tmp_path: Path) -> None:
+    case = ALL["earthformer:cuboid_transformer.CuboidTransformerModel"]
+    hint = refusal(case, tmp_path, case.flags).hint or ""
+    assert hint.count("--leave") == 1
+    for part in ("encoder", "decoder\\.self_blocks", "decoder\\.cross_blocks"):
+        assert f"^{part}\\." in hint.replace("^encoder\\.blocks", "^encoder\\.")
+    assert outcome(case, tmp_path).kind == "hint"
+
+
+def test_a_causal_mask_over_the_rows_of_a_table_is_not_left_behind(tmp_path: Path) -> None:
+    """It is called bias, has the shape [1, 1, n, n], and n is a multiple of the model's width."""
+    case = ALL["stable-worldmodel:module.CausalPredictor"]
+    flags = [*case.flags, "--from", "224", "--pattern", "^pos_embedding$"]
+    error = refusal(case, tmp_path, [*flags, "--axes", "1 (p t h w s) d"])
+    assert "transformer.layers.0.0.bias" in error.message
+    assert "has a number for each two rows of pos_embedding" in error.message
+
+
+def test_the_mask_of_a_text_masks_no_windows(tmp_path: Path) -> None:
+    case = ALL["modelscope:clip.CLIP"]
+    assert "textual.attn_mask" in case.tensors
+    assert outcome(case, tmp_path).kind == "right"
+
+
+def test_a_generator_with_layers_for_each_size_is_refused(tmp_path: Path) -> None:
+    case = ALL["spandrel-extra-arches:MAT.FirstStage"]
+    error = refusal(case, tmp_path, case.flags)
+    assert "dec_conv.0.toRGB.bias and dec_conv.1.toRGB.bias put out images" in error.message
+    told = refusal(case, tmp_path, [*case.flags, "--leave", "[tT]o_?[rR][gG][bB]"])
+    assert "toRGB" not in told.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nuwa-pytorch:nuwa_pytorch.AxialPositionalEmbedding",
+        "torchmultimodal-nightly:position_embedding.BroadcastedPositionEmbedding",
+    ],
+)
+def test_a_file_of_two_axes_alone_needs_no_flag(name: str, tmp_path: Path) -> None:
+    """Nothing else shows a width; the printed pattern took both for rows."""
+    assert outcome(ALL[name], tmp_path).kind == "right"

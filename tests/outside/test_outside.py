@@ -123,10 +123,16 @@ def test_nothing_to_do_is_not_said_of_an_unknown_table(name: str, tmp_path: Path
     assert not (tmp_path / "out.safetensors").exists()
 
 
+# The printed pattern is right for these. Then something else is asked for: the depth of a volume,
+# or what becomes of a causal mask.
+REFUSED_LATER = ("| primus.Primus#1 |", "| module.CausalPredictor |")
+
+
 def test_no_printed_pattern_leads_nowhere() -> None:
     """A refusal that cannot be answered with --pattern does not print one."""
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if "| refused |" in line]
-    assert [row for row in rows if "--pattern" in row] == []
+    named = [row for row in rows if "--pattern" in row]
+    assert [row for row in named if not any(model in row for model in REFUSED_LATER)] == []
 
 
 def test_a_volume_is_not_read_as_a_plane(tmp_path: Path) -> None:

@@ -23,7 +23,12 @@ from resize_pos.planning.census.odd_layers import (
     mixes_one_axis,
     spectrum_of,
 )
-from resize_pos.planning.unknown_names.candidates import Sound, is_matrix_name, sound_of
+from resize_pos.planning.unknown_names.candidates import (
+    Sound,
+    is_matrix_name,
+    sound_of,
+    sounds_like_text,
+)
 from resize_pos.planning.unknown_names.neutral_names import counts_something_else
 
 FEWEST_CELLS = 36  # of a table whose rows are looked for elsewhere; smaller counts are everywhere
@@ -123,6 +128,12 @@ def is_looked_up(info: TensorInfo, every: Mapping[str, TensorInfo]) -> bool:
     return len(info.shape) == 2 and info.name.endswith(".weight") and bias not in every
 
 
+def _is_pair_of_rows(info: TensorInfo, pairs: Collection[int]) -> bool:
+    """Whether a mask or a bias [1, 1, n, n] covers the rows of a table. No layer has this shape."""
+    square = len(info.shape) == 4 and info.shape[:2] == (1, 1) and info.shape[2] == info.shape[3]
+    return square and info.shape[3] in pairs and not sounds_like_text(info.name)
+
+
 def _counts(
     others: Sequence[TensorInfo], changed: Sequence[Step], widths: Mapping[int, int]
 ) -> Iterator[Suspect]:
@@ -131,9 +142,12 @@ def _counts(
     flat: dict[int, str] = {}  # all numbers of a table in one row: what a head over all cells reads
     grids: dict[tuple[int, ...], str] = {}
     images: dict[tuple[int, ...], str] = {}  # in pixels, or in cells of a few pixels
+    pairs: dict[int, str] = {}
     for step in changed:
         table = step.table
         for count in _row_counts(step):
+            if count >= FEWEST_CELLS:
+                pairs.setdefault(count, table.name)
             if count >= FEWEST_CELLS and count not in widths:
                 counts.setdefault(count, table.name)
                 flat.setdefault(count * table.tensor.shape[-1], table.name)
@@ -145,11 +159,12 @@ def _counts(
                     finer = image[0] // pixels, image[1] // pixels
                     if finer[0] > table.grid.height and finer[0] * pixels == image[0]:
                         images.setdefault(finer, table.name)
+    lines = {side: name for grid, name in grids.items() for side in grid}
     layers = Counter(_DIGITS.sub("N", info.name) for info in others) if counts else Counter[str]()
     made = {info.shape[0] for info in others if info.shape} if counts else set[int]()
     outputs = {times * side for image in images for side in image for times in (1, 2)}
     yield from (Suspect(*found) for found in lines_of_pixels(others, changed))
-    for info in others if counts or grids else ():
+    for info in others if counts or grids or pairs else ():
         if len(info.shape) == 2 and info.shape[1] in flat:
             words = f"reads all of {info.shape[1]} numbers of a grid, that of {flat[info.shape[1]]}"
             yield Suspect(info, words)
@@ -172,6 +187,12 @@ def _counts(
         # counts only if both its axes do; so does one whose length is a usual multiple of a width.
         index = not DTYPES[info.dtype].floating
         per_cell = index and len(axes) == 1 and math.prod(info.shape) == axes[0]
+        if index and len(shape) == 2 and shape[0] == shape[1] and shape[0] in lines:
+            yield Suspect(info, f"numbers pairs of rows of cells of {lines[shape[0]]}")
+            continue
+        if _is_pair_of_rows(info, pairs):
+            yield Suspect(info, f"has a number for each two rows of {pairs[info.shape[-1]]}")
+            continue
         weight = is_layer(info)
         repeated = weight and layers[_DIGITS.sub("N", info.name)] > 1
         kernel = weight and len(info.shape) > 3

@@ -27,6 +27,7 @@ from resize_pos.planning.census.echoes import (
     matrix_of,
     widths_of_vectors,
 )
+from resize_pos.planning.census.fixed_layers import require_fixed_layers
 from resize_pos.planning.census.heads import heads_over_cells
 from resize_pos.planning.census.odd_layers import (
     flat_readers,
@@ -66,6 +67,7 @@ def require_whole(located: Located, steps: Sequence[Step], request: Request) -> 
     """Refuse to convert a part of a model: stop at the first tensor that nothing explains."""
     _require_references(steps)
     _require_plain_names(located, request)
+    require_fixed_layers(located, request)
     found = suspects(located, steps, request)
     if not found:
         return
@@ -183,8 +185,8 @@ def weak_suspects(located: Located, steps: Sequence[Step], request: Request) -> 
 
 def _mask(info: TensorInfo) -> str:
     """Say what a square of cells for each window, or for each head, is; empty for anything else."""
-    if info.name.endswith(".attn_mask"):
-        return "masks the windows of one image size"
+    if info.name.endswith(".attn_mask"):  # of a text, it hides the words that come later
+        return "" if sounds_like_text(info.name) else "masks the windows of one image size"
     count, rows, columns = info.shape
     square = rows == columns >= _FEWEST_ROWS and math.isqrt(rows) ** 2 == rows and count > 1
     if not square or not DTYPES[info.dtype].floating or is_matrix_name(info.name):

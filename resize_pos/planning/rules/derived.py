@@ -139,6 +139,21 @@ def _axis_index(table: PositionTable, leader: Step, request: Request) -> Derived
     return source, target, (total, total)
 
 
+def _axis_pairs(table: PositionTable, leader: Step, request: Request) -> DerivedShape:
+    """One entry per pair of rows; columns share it, so the grid must be square."""
+    side, goal = (max(g.height, g.width) for g in (leader.table.grid, leader.target))
+    if table.tensor.shape != (side, side):
+        raise GeometryError(f"{table.tensor} does not fit the {side} rows of {leader.table.name}.")
+    size = request.to_size or request.to_grid
+    if size is not None and size.height != size.width and goal != side:
+        raise GeometryError(
+            f"{table.tensor} numbers rows and columns alike, but {size} is not square.",
+            hint="convert it to a square size; the library itself has no other.",
+        )
+    source, target = (Extent(grid=Grid(n, n)) for n in (side, goal))
+    return source, target, (goal, goal)
+
+
 def _distance_index(
     table: PositionTable,
     leader: Step,
@@ -267,6 +282,7 @@ FORMULAS: Mapping[str, Callable[[PositionTable, Step, Request], DerivedShape]] =
     "relative-index": _index,
     "relative-index-high": _axis_index,
     "relative-index-width": _axis_index,
+    "axis-index": _axis_pairs,
     "distance-index": _distance_index,
     "shifted-mask": _mask,
     "positions": _positions,

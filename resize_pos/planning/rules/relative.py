@@ -305,7 +305,10 @@ def _settle_unknown(
     around: Surroundings,
     settled: Mapping[str, PositionTable],  # noqa: ARG001
 ) -> PositionTable:
-    regex = name_regex(match.tensor.name, around.tensors)
+    # Encoder and decoder have such tables under different names; one command names them all.
+    last = match.tensor.name.rpartition(".")[2]
+    alike = [name for name in around.tensors if name.rpartition(".")[2] == last]
+    regex = "|".join(dict.fromkeys(name_regex(name, around.tensors) for name in alike))
     raise GeometryError(
         f"{match.tensor} is a relative table of a model that no family knows. It is unknown "
         "whether its window follows the image, so the file could only be converted in part.",

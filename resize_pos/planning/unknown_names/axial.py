@@ -55,7 +55,7 @@ def axial_pair(
     if layouts[0] is None or layouts[1] is None or len(tensor.shape) != len(other.shape):
         return None
     counted = "0" in tensor.name[-1:] and sound_of(tensor.name) is not Sound.POSITION
-    if counted and len(tensor.shape) < 4:  # weights.0 and weights.1 of anything
+    if counted and widths and len(tensor.shape) < 4:  # weights.0 and weights.1 of anything
         return None
     if tensor.name.endswith(".0") and len(tensor.shape) < 4 and _are_scales(tensor, other):
         return None
@@ -102,6 +102,8 @@ def _neutral_pairs(
     tensors: Mapping[str, TensorInfo], widths: Mapping[int, int]
 ) -> Mapping[str, tuple[str, str]]:
     used = {width for width, count in widths.items() if count >= _FEWEST_USES}
+    if not widths:  # a file without norms and biases holds the tables alone
+        used = {info.shape[1] for info in tensors.values() if len(info.shape) == 2}
     modules: dict[tuple[str, int], list[str]] = {}
     for name, info in tensors.items():
         if len(info.shape) != 2 or info.shape[1] not in used or info.shape[0] not in _AXIS_ROWS:

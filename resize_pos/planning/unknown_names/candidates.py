@@ -78,11 +78,14 @@ _TOKEN = lazy_regex(
 _NO_TOKEN = lazy_regex(r"mask|pos|type|word|vocab|patch|to_|proj|norm", re.IGNORECASE)
 _AXES_OF_NAMES: Sequence[tuple[str, str]] = (
     ("height", "width"),
+    ("Height", "Width"),
     ("h", "w"),
+    ("H", "W"),
     ("row", "col"),
     ("row", "column"),
     ("rows", "cols"),
     ("y", "x"),
+    ("Y", "X"),
     ("vertical", "horizontal"),
     ("freq", "time"),
     ("0", "1"),
