@@ -65,7 +65,7 @@ class Case:
 
     package: str
     entry: Mapping[str, Any]
-    number: int  # of the same class in its package
+    number: int  # of the same short name in its package
 
     @property
     def name(self) -> str:
@@ -101,8 +101,9 @@ def cases() -> Iterator[Case]:
     for path in sorted((HERE / "headers").glob("*.json")):
         seen: dict[str, int] = {}
         for entry in json.loads(path.read_text(encoding="utf-8")):
-            number = seen.get(entry["class"], 0)
-            seen[entry["class"]] = number + 1
+            short = ".".join(str(entry["class"]).rsplit(".", 2)[-2:])
+            number = seen.get(short, 0)
+            seen[short] = number + 1
             yield Case(path.stem, entry, number)
 
 
