@@ -59,8 +59,17 @@ def _zoom(order: int, *, grid_mode: bool) -> Proper:
     return resized
 
 
+def two_lines(cells: Cells) -> Cells:
+    """Repeat the row, or the column, of a grid that has only one."""
+    for axis in (0, 1):
+        if cells.shape[axis] == 1:
+            cells = np.repeat(cells, 2, axis)
+    return cells
+
+
 def spline(cells: Cells, target: Shape) -> Cells:
     """FITPACK's interpolating spline at half-pixel centres."""
+    cells = two_lines(cells)
     height, width, channels = cells.shape
     degrees = min(3, height - 1), min(3, width - 1)
     places = [

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import interpolate, ndimage, signal
 
-from benchmarks.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape
+from benchmarks.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape, two_lines
 from benchmarks.unseen import Wide, _after, _each_axis, _kernel
 
 Damage = Callable[[Cells, Shape], Cells]
@@ -67,9 +67,7 @@ def _by_way_of(way: Proper, between: Callable[[int], int]) -> Proper:
 
 def _three_steps(cells: Cells, target: Shape) -> Cells:
     """Grow or shrink in three steps, each by a library's usual kernel."""
-    for axis in (0, 1):
-        if cells.shape[axis] == 1:  # torch mixes up the channels of one column that stays one
-            cells = np.repeat(cells, 2, axis)
+    cells = two_lines(cells)  # torch mixes up the channels of one column that stays one
     for share in (1 / 3, 2 / 3, 1):
         sides = (s ** (1 - share) * t**share for s, t in zip(cells.shape, target, strict=False))
         height, width = (max(2, round(side)) for side in sides)
@@ -136,6 +134,7 @@ def _axis_by_axis(make: Callable[[Wide, Wide], Callable[[Wide], Wide]]) -> Prope
 
 def _thin_plate(cells: Cells, target: Shape) -> Cells:
     """A thin plate through all cells."""
+    cells = two_lines(cells)
     height, width, channels = cells.shape
     at = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1)
     places = [

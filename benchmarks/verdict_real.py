@@ -374,6 +374,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             key = cost_key(name, target, how)
             if key not in found:
                 found[key] = judge(target).cost(table)
+                if not len(found) % 10:  # what was found is kept if this is stopped
+                    store(found, trained())
         store(found, trained())
         took = time.monotonic() - started
         print(f"{name}: {len(found)} costs, {took:.0f} s", file=sys.stderr, flush=True)
