@@ -22,6 +22,7 @@ _REPEATABLE = tuple(
     if kernel.resampling is not None and kernel.resampling.method is not Method.NEAREST
 )
 _SHARES = (0.25, 1 / 3, 0.4, 0.6, 2 / 3, 0.75)  # of the way to the new grid, by ratio
+_HALF = 1e-6  # of a cell: arithmetic decides where such a place is rounded to
 _LOOKED_AT = 6  # rows, and columns, of which every pair of resizes is computed
 _MOST_CELLS = 1 << 12  # of the new or the intermediate grid; above, two resizes are not tried
 
@@ -64,12 +65,12 @@ def recognise(
 
 
 def _is_picked(source: Wide, cells: Wide, tolerance: float) -> bool:
-    """Whether every row and column is one of the two source lines around its centre, in order."""
-    around = []
-    for count, length in zip(source.shape, cells.shape[:2], strict=False):
-        centre = np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
-        around.append(np.stack([np.floor(centre), np.ceil(centre)]).astype(np.intp))
-    rows, columns = around
+    """Whether every row and column is a source line next to its centre, all rounded alike."""
+    places = [
+        np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
+        for count, length in zip(source.shape, cells.shape[:2], strict=False)
+    ]
+    rows, columns = (np.stack([np.floor(p), np.ceil(p)]).astype(np.intp) for p in places)
     near = tolerance * float(np.abs(cells).max())
     if not _first_is_picked(source, cells, rows[:, 0], columns[:, 0], near):
         return False
@@ -79,9 +80,21 @@ def _is_picked(source: Wide, cells: Wide, tolerance: float) -> bool:
     )
     down = np.all(np.any(same, axis=1), axis=2).argmax(axis=0)
     across = np.all(np.any(same, axis=0), axis=1).argmax(axis=0)
-    chosen = rows[down, np.arange(len(down))], columns[across, np.arange(len(across))]
-    in_order = all(bool(np.all(np.diff(lines) >= 0)) for lines in chosen)
-    return in_order and bool(same[down[:, None], across, *np.indices(cells.shape[:2])].all())
+    if not all(_rounds_alike(*axis) for axis in zip(places, (down, across), strict=True)):
+        return False  # a part of the source can consist of lines around the centres, too
+    return bool(same[down[:, None], across, *np.indices(cells.shape[:2])].all())
+
+
+def _rounds_alike(places: Wide, up: NDArray[np.intp]) -> bool:
+    """Whether one border decides which places are rounded up; halves may go either way."""
+    above = places - np.floor(places)
+    half = np.abs(above - 0.5) < _HALF
+    between = (above > 0) & ~half
+    if not between.any():
+        between = half
+    raised = up.astype(bool)
+    highest = float(above[between & ~raised].max(initial=0.0))
+    return highest < float(above[between & raised].min(initial=1.0))
 
 
 def _first_is_picked(

@@ -121,3 +121,10 @@ def test_cells_of_the_source_in_another_order_are_not_nearest() -> None:
     made[:, [5, 6]] = made[:, [6, 5]]
     found = verified(source, made)
     assert not any("nearest, with" in check.detail for check in found.checks)
+
+
+def test_the_middle_of_the_source_is_not_nearest() -> None:
+    """From 6×5 to 4×3 cells it consists of lines around the centres."""
+    source = smooth(12, 20)[3:9, 4:9]
+    found = verified(source, source[1:5, 1:4])
+    assert worst(found.checks) is Level.FAIL
