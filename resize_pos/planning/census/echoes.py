@@ -169,6 +169,9 @@ def _counts(
             words = f"reads all of {info.shape[1]} numbers of a grid, that of {flat[info.shape[1]]}"
             yield Suspect(info, words)
             continue
+        if _is_pair_of_rows(info, pairs):
+            yield Suspect(info, f"has a number for each two rows of {pairs[info.shape[-1]]}")
+            continue
         shape = info.shape[1:] if info.shape[:1] == (1,) else info.shape
         sides = [each for each in (shape[1:], shape[:2]) if len(shape) == 3 and each in grids]
         if shape[-2:] in images and is_map(info, widths):
@@ -189,9 +192,6 @@ def _counts(
         per_cell = index and len(axes) == 1 and math.prod(info.shape) == axes[0]
         if index and len(shape) == 2 and shape[0] == shape[1] and shape[0] in lines:
             yield Suspect(info, f"numbers pairs of rows of cells of {lines[shape[0]]}")
-            continue
-        if _is_pair_of_rows(info, pairs):
-            yield Suspect(info, f"has a number for each two rows of {pairs[info.shape[-1]]}")
             continue
         weight = is_layer(info)
         repeated = weight and layers[_DIGITS.sub("N", info.name)] > 1
