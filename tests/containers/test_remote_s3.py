@@ -40,9 +40,6 @@ STORES: dict[str, tuple[str | None, Callable[[Path], AbstractContextManager[Obje
     "rclone": ("rclone", rclone),
 }
 COPIES = ("seaweedfs", "moto")  # the stores that copy parts
-# A variable that changes nothing, but that only the SDK understands. Without one, the program uses
-# a client of its own, because variables state everything else.
-WITH_SDK = {"moto": {"AWS_DEFAULTS_MODE": "legacy"}}
 FITS = {"from_grid": "6x9", "to_grid": "8x12"}
 
 
@@ -122,10 +119,7 @@ def make_zoo(server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def zoo(
     any_server: tuple[str, ObjectServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Zoo]:
-    name, server = any_server
-    for variable, value in WITH_SDK.get(name, {}).items():
-        monkeypatch.setenv(variable, value)
-    made_zoo = make_zoo(server, tmp_path, monkeypatch)
+    made_zoo = make_zoo(any_server[1], tmp_path, monkeypatch)
     yield made_zoo
     made_zoo.client.close()
     store.disconnect()

@@ -12,8 +12,8 @@ class PartReader(io.RawIOBase):
     """Bytes that lie in several places; the SDK reads them twice, to sign and to send them."""
 
     def __init__(self, views: Sequence[memoryview]) -> None:
-        self.views = [view for view in views if view.nbytes]
-        self._starts = [0, *accumulate(view.nbytes for view in self.views)]
+        self._views = [view for view in views if view.nbytes]
+        self._starts = [0, *accumulate(view.nbytes for view in self._views)]
         self._position = 0
 
     def readable(self) -> bool:
@@ -40,7 +40,7 @@ class PartReader(io.RawIOBase):
         while done < len(target) and self._position < self._starts[-1]:
             number = bisect_right(self._starts, self._position) - 1
             first = self._position - self._starts[number]
-            piece = self.views[number][first : first + len(target) - done]
+            piece = self._views[number][first : first + len(target) - done]
             target[done : done + len(piece)] = piece
             done += len(piece)
             self._position += len(piece)

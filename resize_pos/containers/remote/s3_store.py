@@ -1,25 +1,17 @@
 """Objects in S3, and in stores that speak its protocol, through boto3's client.
 
 The client is made by botocore, the part of boto3 that talks to the store. boto3's own session adds
-only a transfer manager, whose import takes a fifth of the time and loads `multiprocessing`. If
-environment variables state everything that a request needs, a smaller client sends it
-(`s3_client.py`).
+only a transfer manager, whose import takes a fifth of the time and loads `multiprocessing`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import os
-import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from resize_pos.containers.remote.pace import paced
-from resize_pos.containers.remote.s3_answers import Answer, Refused
-from resize_pos.containers.remote.s3_client import PlainClient, Unreachable
-from resize_pos.containers.remote.s3_settings import plain_settings, usual_bucket
 from resize_pos.containers.remote.store import (
     TRIES,
     Denied,
@@ -74,21 +66,20 @@ class S3Store(Store):
     def __init__(self, scheme: str) -> None:
         del scheme
         self._lock = threading.Lock()
-        self._clients: dict[bool, Any] = {}  # for usual buckets, and for those that need the SDK
+        self._client: Any = None
 
     def client(self, path: RemotePath) -> Any:
-        """Return the client; the first call may import botocore."""
-        usual = usual_bucket(path.host)
+        """Return the client; the first call imports botocore."""
         with self._lock:
-            if usual not in self._clients:
-                self._clients[usual] = _connect(path, usual=usual)
-            return self._clients[usual]
+            if self._client is None:
+                self._client = _connect(path)
+            return self._client
 
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
-            clients, self._clients = self._clients, {}
-        for client in clients.values():
+            client, self._client = self._client, None
+        if client is not None:
             client.close()
 
     def info(self, path: RemotePath) -> ObjectInfo | None:
@@ -219,10 +210,18 @@ class _Unsatisfiable(Exception):
 
 @contextlib.contextmanager
 def errors(path: RemotePath) -> Iterator[None]:
-    """Convert the client's errors into ours; a missing object is a `FileNotFoundError`."""
+    """Convert the SDK's errors into ours; a missing object is a `FileNotFoundError`."""
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        ConnectionError,
+        HTTPClientError,
+        ParamValidationError,
+    )
+
     try:
         yield
-    except refusals() as error:
+    except ClientError as error:
         code, words = error_code(error)
         if code in _MISSING:
             words = _NO_BUCKET if code == "NoSuchBucket" else "no such object"
@@ -234,30 +233,19 @@ def errors(path: RemotePath) -> Iterator[None]:
         kind = Denied if code in _DENIED else ContainerError
         hint = _HINTS.get(code, _CREDENTIALS if "(403)" in words else None)
         raise kind(f"{path}: the store refused: {words}.", hint) from error
-    except _unreachable() as error:
+    except (ConnectionError, HTTPClientError) as error:
         raise ContainerError(
             f"{path}: the store cannot be reached: {_words(error)}.",
             "Check the network, and the address of the store in AWS_ENDPOINT_URL.",
         ) from error
-    except _of_sdk("ParamValidationError") as error:
+    except ParamValidationError as error:
         raise ContainerError(
             f"{path}: {path.host} cannot be the name of a bucket.", "Check the spelling."
         ) from error
-    except _of_sdk("BotoCoreError") as error:
+    except BotoCoreError as error:
         raise ContainerError(f"{path}: {_words(error)}.", _CREDENTIALS) from error
-    except ValueError as error:  # a header that cannot be converted, or a text that is not XML
+    except ValueError as error:  # a header that the SDK cannot convert
         raise ContainerError(f"{path}: the store sent a wrong answer: {_words(error)}.") from error
-
-
-def refusals() -> tuple[type[Exception], ...]:
-    """Return the errors with which a client says that the store refused a request."""
-    return (Refused, *_of_sdk("ClientError"))
-
-
-def _of_sdk(*names: str) -> tuple[type[Exception], ...]:
-    """Return errors of botocore by their names; none if it was not imported: it raised nothing."""
-    module = sys.modules.get("botocore.exceptions")
-    return tuple(getattr(module, name) for name in names) if module is not None else ()
 
 
 def error_code(error: Any) -> tuple[str, str]:
@@ -274,36 +262,25 @@ def _words(error: Exception) -> str:
 
 
 def _body(found: Any, length: int) -> Iterator[bytes]:
+    from botocore.exceptions import BotoCoreError
+    from urllib3.exceptions import HTTPError
+
     body = found["Body"]
     # The SDK's own `read` waits for all bytes. Below it lies urllib3's answer.
-    read = getattr(getattr(body, "_raw_stream", body), "read1", body.read)
+    read = getattr(getattr(body, "_raw_stream", None), "read1", body.read)
     left = length
     try:
         for block in paced(read, length):
             left -= len(block)
             yield block
-    except _broken() as error:
+    except (BotoCoreError, HTTPError, OSError) as error:
         raise TryAgain(_words(error)) from error
     finally:
-        if left > 0 or isinstance(body, Answer):
+        if left > 0:
             body.close()  # the rest is not wanted: without this the connection is reused too early
 
 
-def _unreachable() -> tuple[type[Exception], ...]:
-    return (Unreachable, *_of_sdk("ConnectionError", "HTTPClientError"))
-
-
-def _broken() -> tuple[type[Exception], ...]:
-    """Return the errors of a connection that breaks while an object is read."""
-    urllib3 = sys.modules.get("urllib3.exceptions")
-    theirs = () if urllib3 is None else (urllib3.HTTPError,)
-    return (OSError, http.client.HTTPException, *_of_sdk("BotoCoreError"), *theirs)
-
-
-def _connect(path: RemotePath, *, usual: bool) -> Any:
-    settings = plain_settings(os.environ) if usual else None
-    if settings is not None:
-        return PlainClient(settings)
+def _connect(path: RemotePath) -> Any:
     try:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError

@@ -12,14 +12,7 @@ from resize_pos.containers.remote.journal import Journal, abort_abandoned
 from resize_pos.containers.remote.part_reader import PartReader
 from resize_pos.containers.remote.parts import MOST_PARTS, SMALLEST, UploadPart, cut
 from resize_pos.containers.remote.remote_file import RemoteFile
-from resize_pos.containers.remote.s3_store import (
-    CONNECTIONS,
-    S3Store,
-    error_code,
-    errors,
-    quoted,
-    refusals,
-)
+from resize_pos.containers.remote.s3_store import CONNECTIONS, S3Store, error_code, errors, quoted
 from resize_pos.containers.remote.store import ObjectInfo, changed, store_of
 from resize_pos.containers.remote.traffic import count
 from resize_pos.containers.remote.upload import Upload, taken
@@ -110,13 +103,15 @@ class S3Upload(Upload):
         self._journal = Journal.enter(self._client, self.path, self._upload)
 
     def _copy(self, number: int, part: UploadPart) -> None:
+        from botocore.exceptions import ClientError
+
         if self._stopped.is_set():
             return
         source = self._source()
         assert source is not None and part.source is not None
         origin = source.remote_path
         try:
-            with errors(origin), _reraised():
+            with errors(origin), _reraised(ClientError):
                 answer = self._client.upload_part_copy(
                     **self._where,
                     UploadId=self._upload,
@@ -210,8 +205,10 @@ class S3Upload(Upload):
         return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}{count_words}"'
 
     def _finish(self, condition: dict[str, str]) -> Any:
+        from botocore.exceptions import ClientError
+
         try:
-            with errors(self.path), _reraised():
+            with errors(self.path), _reraised(ClientError):
                 if self._upload is None:
                     data = self.file.fetch(0, self.file.size)
                     answer = self._client.put_object(**self._where, Body=data, **condition)
@@ -262,10 +259,10 @@ class _Refused(Exception):
 
 
 @contextlib.contextmanager
-def _reraised() -> Any:
+def _reraised(kind: type[Exception]) -> Any:
     try:
         yield
-    except refusals() as error:
+    except kind as error:
         code, words = error_code(error)
         raise _Refused(code, words) from error
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.remote.s3_store import S3Store, error_code, errors, quoted, refusals
+from resize_pos.containers.remote.s3_store import S3Store, error_code, errors, quoted
 from resize_pos.containers.remote.store import ObjectInfo, store_of
 from resize_pos.containers.remote.traffic import count
 from resize_pos.core.errors import ContainerError, OutputError
@@ -58,12 +58,14 @@ def write_small_if(path: RemotePath, data: bytes, before: str | None) -> str | N
     Returns the new version; None if somebody else was faster. An answer that was lost looks the
     same, because the request is repeated; so the caller reads the object to see whose it is.
     """
+    from botocore.exceptions import ClientError
+
     condition = {"IfNoneMatch": "*"} if before is None else {"IfMatch": before}
     client = _client(path)
     with errors(path):
         try:
             answer = client.put_object(Bucket=path.host, Key=path.key, Body=data, **condition)
-        except refusals() as error:
+        except ClientError as error:
             code, words = error_code(error)
             if code == "NoSuchBucket":
                 raise OutputError(f"{path}: there is no such bucket.") from None
@@ -76,9 +78,10 @@ def write_small_if(path: RemotePath, data: bytes, before: str | None) -> str | N
 
 def delete_if(path: RemotePath, etag: str) -> None:
     """Delete an object if it is still this version."""
-    client = _client(path)
-    with errors(path), contextlib.suppress(*refusals()):
-        client.delete_object(Bucket=path.host, Key=path.key, IfMatch=etag)
+    from botocore.exceptions import ClientError
+
+    with errors(path), contextlib.suppress(ClientError):
+        _client(path).delete_object(Bucket=path.host, Key=path.key, IfMatch=etag)
 
 
 def listed_now(path: RemotePath) -> ObjectInfo | None:
