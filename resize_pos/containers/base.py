@@ -76,6 +76,7 @@ class GeometryChange:
     from_size: Size | None  # of the image, in pixels
     to_size: Size | None
     grids: tuple[tuple[Grid, Grid], ...]  # of the tables, before and after
+    via: GeometryChange | None = None  # to a size in between, if the shapes alone show too little
 
 
 @dataclass(frozen=True, slots=True, eq=False)

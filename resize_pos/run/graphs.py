@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from resize_pos.containers.base import Container, GeometryChange
 from resize_pos.core.errors import ContainerError
+from resize_pos.core.geometry import Size
+from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.planning.plan import Plan
 
 
-def at_new_size(container: Container, plan: Plan) -> Container:
-    """Return the container for the new size; refuse a graph that would not run at it."""
+def at_new_size(container: Container, plan: Plan, planned: Callable[[Request], Plan]) -> Container:
+    """Return the container for the new size; refuse a graph that would not run at it.
+
+    `planned` makes the plan of another request for the same model.
+    """
     if container.holds_graph:
         _require_image(plan)
         if not plan.changes:
             _require_input(container, plan)
-    return container.at_size(_geometry_change(plan)) if plan.changes else container
+    if not plan.changes:
+        return container
+    change = _geometry_change(plan)
+    between = _size_between(change) if container.holds_graph else None
+    if between is not None:
+        asked = replace(plan.request, to_size=between, to_grid=None)
+        change = replace(change, via=_geometry_change(planned(asked)))
+    return container.at_size(change)
+
+
+def _size_between(change: GeometryChange) -> Size | None:
+    """Return a size with another number of cells, if the new one has as many as the old one.
+
+    Both sides fit the model: twice the new height, and the old width.
+    """
+    turned = any(old != new and old.cells == new.cells for old, new in change.grids)
+    if not turned or change.from_size is None or change.to_size is None:
+        return None
+    return Size(2 * change.to_size.height, change.from_size.width)
 
 
 def _geometry_change(plan: Plan) -> GeometryChange:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -136,7 +137,7 @@ def run(job: Job) -> Report:
         container.require_convertible([step.name for step in plan.changes])
         plan = _with_optimizers(plan, container)
         require_memory(plan)
-        container = at_new_size(container, plan)
+        container = at_new_size(container, plan, partial(make_plan, located))
     except ResizePosError as error:
         error.message = f"{source.name}: {error.message}"
         raise

@@ -128,8 +128,13 @@ class OnnxFile(FileContainer):
         from resize_pos.containers.onnx.size_edits import size_edits
         from resize_pos.containers.onnx.size_moves import filled_shapes
 
-        filled = filled_shapes(self._graph, change, lambda name: self.rule_of(name) is not None)
-        change = replace(change, shapes={**change.shapes, **filled})
+        def more(part: GeometryChange) -> dict[str, tuple[int, ...]]:
+            return filled_shapes(self._graph, part, lambda name: self.rule_of(name) is not None)
+
+        filled, via = more(change), change.via
+        if via is not None:
+            via = replace(via, shapes={**via.shapes, **more(via)})
+        change = replace(change, shapes={**change.shapes, **filled}, via=via)
         with _reading(self.source) as read:
             edits = size_edits(read, self.source.size, self._graph, change)
         tensors = {

@@ -93,6 +93,7 @@ def _node_in(error: Exception) -> str:
     if found is None:
         return text[:500]
     why = found["why"].replace("[ShapeInferenceError] ", "").replace("[TypeInferenceError] ", "")
+    why = why.partition(" (op_type")[0]  # nodes after it fail because this one does
     return f"node {found['name'] or '(no name)'} ({found['kind']}): {why[:300]}"
 
 

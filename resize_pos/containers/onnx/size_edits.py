@@ -7,36 +7,51 @@ at the new size show which of them must change. What is not clear is refused wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import field
 
 from resize_pos.containers.base import GeometryChange
 from resize_pos.containers.io.splice import NewBytes
-from resize_pos.containers.onnx.fold import constant_node, folded
+from resize_pos.containers.onnx.added_only import require_added
+from resize_pos.containers.onnx.fold import FOLDED, constant_node, folded
 from resize_pos.containers.onnx.inference import Shape, Variant, infer, replaced
 from resize_pos.containers.onnx.model import Graph, Node, Value, read_integers, read_nodes
-from resize_pos.containers.onnx.reshape import GridPair, new_sizes
+from resize_pos.containers.onnx.node_rules import NodeRules
+from resize_pos.containers.onnx.reshape import new_sizes
 from resize_pos.containers.onnx.size_moves import (
     image_axes,
     known,
     moves,
     require_no_chance,
     rows,
+    second_half,
 )
+from resize_pos.containers.onnx.size_numbers import require_no_size_as_factor
 from resize_pos.containers.onnx.wire import Edit, Integer, Read
 from resize_pos.core.errors import ContainerError
+from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
-
-_FEW_TOKENS = 16  # a class token, registers: positions that stay where they are
-_LONGEST_SHAPE = 64
-_POOLING = frozenset({"AveragePool", "MaxPool", "LpPool"})
-
-Elements = tuple[Integer | None, ...]  # None: computed by the graph
-Wanted = Sequence[tuple[Integer, int]]
 
 
 def size_edits(read: Read, size: int, graph: Graph, change: GeometryChange) -> tuple[Edit, ...]:
-    """Return every edit that a new size needs besides the tensors themselves, and check them."""
-    return _Sizes(read, size, graph, change).edits()
+    """Return every edit that a new size needs besides the tensors themselves, and check them.
+
+    A grid may get another shape and as many cells: 3×5 → 5×3. Then no shape of the graph shows what
+    depends on the grid, so the way leads over a size with another number of cells.
+    """
+    axes = {value.name: image_axes(value, change.from_size) for value in graph.inputs}
+    source = _Source(read, size, graph, axes)
+    if change.via is None:
+        return _Sizes(source, change, _Stage(change.from_size)).edits()
+    try:
+        half = _Sizes(source, change.via, _Stage(change.from_size)).stage()
+    except ContainerError as error:
+        error.message = (
+            f"{change.to_size} px has as many cells as {change.from_size} px, so "
+            f"{change.via.to_size} px was tried to find what depends on the size: {error.message}"
+        )
+        raise
+    return _Sizes(source, second_half(change, change.via), half).edits()
 
 
 def check_at_own_size(read: Read, size: int, graph: Graph) -> None:
@@ -45,44 +60,76 @@ def check_at_own_size(read: Read, size: int, graph: Graph) -> None:
     infer(read, size, graph, Variant(inputs, {}), strict=True)
 
 
-class _Sizes:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """The file, its graph, and which axes of each input are an image."""
+
+    read: Read
+    size: int
+    graph: Graph
+    axes: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stage:
+    """The model at some size: what differs from the file."""
+
+    size: Size | None
+    tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    integers: Mapping[Integer, int] = field(default_factory=dict)
+    positions: tuple[Edit, ...] = ()
+
+
+class _Sizes(NodeRules):
     """One search: the graph, its shapes at the old size, and the integers that change."""
 
-    def __init__(self, read: Read, size: int, graph: Graph, change: GeometryChange) -> None:
-        self._read, self._size, self._graph, self._change = read, size, graph, change
-        self._nodes = tuple(read_nodes(read, graph))
-        require_no_chance(self._nodes)
-        self._producer = {name: node for node in self._nodes for name in node.outputs}
-        self._initializers = {tensor.name: tensor for tensor in graph.initializers}
-        self._moves = moves(change, self._initializers)
-        self._grids: tuple[GridPair, ...] = tuple(
-            ((old.height, old.width), (new.height, new.width)) for old, new in change.grids
+    def __init__(self, source: _Source, change: GeometryChange, start: _Stage) -> None:
+        self._size, self._graph, self._change = source.size, source.graph, change
+        self._axes = source.axes
+        initializers = {tensor.name: tensor for tensor in self._graph.initializers}
+        stored = {name: tensor.shape for name, tensor in initializers.items()}
+        super().__init__(
+            source.read,
+            tuple(read_nodes(source.read, source.graph)),
+            initializers,
+            moves(change, {**stored, **start.tables}),
+            tuple(((old.height, old.width), (new.height, new.width)) for old, new in change.grids),
+            start.integers,
         )
-        self._axes = {v.name: image_axes(v, change.from_size) for v in self._images()}
+        require_no_chance(self._nodes)
         self._require_image()
-        self._unfollowed = {n.outputs[0] for n in self._nodes if n.kind == "Where" and not n.domain}
-        self._positions = tuple(self._more_positions())
-        self._old: Mapping[str, Shape] = {}
-        self._old = self._shapes_at(change.from_size, {}, {}, strict=False)
-        self._new: Mapping[str, Shape] = self._old
+        stored_values = {*initializers, *(n.outputs[0] for n in self._nodes if n.constant)}
+        require_added(self._nodes, change.shapes, stored_values)
+        require_no_size_as_factor(self._nodes, initializers, source.read, change, stored)
+        self._unfollowed = {n.outputs[0] for n in self._nodes if n.kind in FOLDED and not n.domain}
+        self._positions = tuple(self._more_positions(rows(change, stored)))
+        self._old = self._shapes_at(start, strict=False)
+        self._new = self._old
 
     def edits(self) -> tuple[Edit, ...]:
-        try:
-            changed = self._settled(self._guessed())
-        except ContainerError:  # a guess may stand in the way; without any it only takes longer
-            changed = self._settled({})
-        integers = (number.changed(value) for number, value in changed.items())
+        """Return the edits of integers and of stated shapes."""
+        integers = (number.changed(value) for number, value in self._changed().items())
         return (*integers, *self._positions, *self._described())
+
+    def stage(self) -> _Stage:
+        """Return the model at the new size."""
+        return self._at_new(self._changed())
+
+    def _changed(self) -> dict[Integer, int]:
+        try:
+            return self._settled(self._guessed())
+        except ContainerError:  # a guess may stand in the way; without any it only takes longer
+            return self._settled({})
 
     def _settled(self, changed: dict[Integer, int]) -> dict[Integer, int]:
         """Infer shapes and derive integers from them in turn, until nothing changes."""
         for _ in range(len(self._nodes) + 2):
-            self._new = self._infer(changed, strict=False)
+            self._new = self._shapes_at(self._at_new(changed), strict=False)
             again = self._exact(changed)
             if again == changed:
                 break
             changed = again
-        self._new = self._infer(changed, strict=True)
+        self._new = self._shapes_at(self._at_new(changed), strict=True)
         self._require_known()
         return changed
 
@@ -111,39 +158,35 @@ class _Sizes:
             found[value.name] = tuple(sizes)
         return found
 
-    def _infer(self, changed: Mapping[Integer, int], *, strict: bool) -> Mapping[str, Shape]:
-        return self._shapes_at(self._change.to_size, self._change.shapes, changed, strict=strict)
+    def _at_new(self, changed: Mapping[Integer, int]) -> _Stage:
+        return _Stage(self._change.to_size, self._change.shapes, changed, self._positions)
 
-    def _shapes_at(
-        self,
-        size: Size | None,
-        tables: Mapping[str, tuple[int, ...]],
-        changed: Mapping[Integer, int],
-        *,
-        strict: bool,
-    ) -> Mapping[str, Shape]:
+    def _shapes_at(self, stage: _Stage, *, strict: bool) -> Mapping[str, Shape]:
         """Infer shapes; where the library cannot follow a list of integers, compute it."""
-        constants = self._constants(changed)
-        given: dict[str, list[int]] = {}
+        constants = self._constants(stage.integers)
+        given: dict[str, bytes] = {}
         while True:
             nodes = [
-                replaced(field, constant_node(node.outputs[0], given[node.outputs[0]]), self._graph)
-                for field, node in zip(self._graph.node_fields, self._nodes, strict=True)
+                replaced(part, given[node.outputs[0]], self._graph)
+                for part, node in zip(self._graph.node_fields, self._nodes, strict=True)
                 if node.outputs and node.outputs[0] in given
             ]
-            edits = (*(number.changed(value) for number, value in changed.items()), *nodes)
-            edits += self._positions if tables else ()
-            variant = Variant(self._inputs(size), tables, edits)
+            edits = (*(number.changed(n) for number, n in stage.integers.items()), *nodes)
+            edits += stage.positions
+            variant = Variant(self._inputs(stage.size), stage.tables, edits)
             shapes = infer(self._read, self._size, self._graph, variant, strict=strict)
             lists = folded(self._nodes, constants, shapes)
-            found = {name: lists[name] for name in self._unfollowed if name in lists}
+            found = {
+                name: constant_node(name, lists[name], single=shapes.get(name) == ())
+                for name in self._unfollowed
+                if name in lists
+            }
             if found.keys() <= given.keys():
                 return shapes
             given = found
 
-    def _more_positions(self) -> Iterator[Edit]:
+    def _more_positions(self, counts: Mapping[int, int]) -> Iterator[Edit]:
         """Continue constants that number the rows of a table: 0, 1, 2 …"""
-        counts = rows(self._change, self._initializers)
         for node in self._nodes:
             tensor = node.constant if node.kind == "Constant" else None
             if tensor is None or not tensor.data or not set(tensor.shape) & counts.keys():
@@ -164,7 +207,7 @@ class _Sizes:
         stored = {node.outputs[0] for node in self._nodes if node.kind == "Constant"}
         found = {}
         for name in stored | self._initializers.keys():
-            numbers = [n for n in self._elements(name) or () if n is not None]
+            numbers = [n for n in self.elements(name) or () if n is not None]
             if numbers:
                 found[name] = [changed.get(number, number.value) for number in numbers]
         return found
@@ -177,14 +220,14 @@ class _Sizes:
         for node in self._nodes:
             if node.kind != "Reshape" or node.domain:
                 continue
-            elements = self._elements(node.inputs[1])
+            elements = self.elements(node.inputs[1])
             before, after = known(self._old, node.inputs[0]), known(self._old, node.outputs[0])
             if elements is None or before is None or after is None or len(elements) != len(after):
                 continue
-            moved = [self._moved(size) for size in before]
+            moved = [self.moved(size) for size in before]
             sizes = new_sizes(before, moved, after, self._moves, self._grids) or after
             for number, size in zip(elements, sizes, strict=True):
-                if number is not None and 0 < number.value != size:
+                if number is not None and self.value(number) > 0 and number.value != size:
                     changed[number] = size
         return changed
 
@@ -193,13 +236,12 @@ class _Sizes:
         changed: dict[Integer, int] = {}
         wanted_by: dict[Integer, tuple[int, Node]] = {}
         for node in self._nodes:
-            rule = _RULES.get(node.kind) if not node.domain else None
-            wanted = rule(self, node) if rule is not None else ()
+            wanted = self.wanted(node)
             if wanted is None:
                 wanted = [
                     (number, before[number])
                     for name in node.inputs[1:]
-                    for number in self._elements(name) or ()
+                    for number in self.elements(name) or ()
                     if number is not None and number in before
                 ]
                 changed |= {n: value for n, value in wanted if n not in wanted_by}
@@ -208,162 +250,11 @@ class _Sizes:
                 other = wanted_by.setdefault(number, (value, node))
                 if other[0] != value:
                     raise ContainerError(
-                        f"the nodes {other[1]} and {node} share the constant {number.value}, which "
-                        f"would have to be {other[0]} for one and {value} for the other."
+                        f"the nodes {other[1]} and {node} share the constant {self.value(number)}, "
+                        f"which would have to be {other[0]} for one and {value} for the other."
                     )
                 changed[number] = value
         return {number: value for number, value in changed.items() if value != number.value}
-
-    def _elements(self, name: str, depth: int = 0) -> Elements | None:
-        """Return the integers of a 1-D value; None in the place of those that are computed."""
-        tensor, node = self._initializers.get(name), self._producer.get(name)
-        if node is not None and node.kind == "Constant":
-            if node.constant is None:
-                lists = [n for key in ("value_ints", "value_int") for n in node.lists.get(key, ())]
-                return tuple(lists) or None
-            tensor = node.constant
-        if tensor is not None:
-            small = len(tensor.dims) <= 1 and max(tensor.shape, default=1) <= _LONGEST_SHAPE
-            return read_integers(self._read, tensor) or None if small else None
-        if node is not None and depth < _LONGEST_SHAPE:
-            if node.kind == "Concat":
-                parts = [self._elements(each, depth + 1) for each in node.inputs]
-                if all(part is not None for part in parts):
-                    return tuple(number for part in parts for number in part or ())
-            if node.kind == "Where":  # of torch's expand: -1 keeps a size, the rest is a shape
-                found = self._elements(node.inputs[2], depth + 1)
-                if found is not None:
-                    return tuple(n if n is not None and n.value > 0 else None for n in found)
-            if node.kind in ("Unsqueeze", "Identity", "Cast"):
-                found = self._elements(node.inputs[0], depth + 1)
-                if found is not None:
-                    return found
-        shape = self._old.get(name, (None,))
-        count = shape[0] if shape else 1
-        return (None,) * count if len(shape) <= 1 and count is not None else None
-
-    # One rule per kind of node: the integers with their new values, or None: shapes are not known.
-
-    def _shapes(self, node: Node) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Return the shape of the first input at the old and at the new size."""
-        old, new = known(self._old, node.inputs[0]), known(self._new, node.inputs[0])
-        return (old, new) if old is not None and new is not None else None
-
-    def _reshape(self, node: Node) -> Wanted | None:
-        elements = self._elements(node.inputs[1])
-        if elements is None or all(number is None or number.value < 1 for number in elements):
-            return ()
-        shapes, out = self._shapes(node), known(self._old, node.outputs[0])
-        if shapes is None or out is None or len(out) != len(elements):
-            return None
-        if shapes[0] == shapes[1]:
-            sizes: Sequence[int] | None = out
-        else:
-            sizes = new_sizes(*shapes, out, self._moves, self._grids)
-        if sizes is None:
-            raise ContainerError(
-                f"node {node}: {list(shapes[0])} → {list(out)} becomes {list(shapes[1])} → ?; its "
-                "new shape is not clear."
-            )
-        return [
-            (number, size)
-            for number, size in zip(elements, sizes, strict=True)
-            if number is not None and number.value > 0
-        ]
-
-    def _expand(self, node: Node) -> Wanted | None:
-        elements, shapes = self._elements(node.inputs[1]), self._shapes(node)
-        if elements is None or shapes is None:
-            return () if elements is None else None
-        old, new = ([1] * (len(elements) - len(s)) + list(s) for s in shapes)
-        return [
-            (number, new[i] if old[i] == number.value != 1 else self._moved(number.value))
-            for i, number in enumerate(elements)
-            if number is not None and i < len(old)
-        ]
-
-    def _moved(self, value: int) -> int:
-        targets = self._moves.get(value, ())
-        return next(iter(targets)) if len(targets) == 1 else value
-
-    def _filled(self, node: Node) -> Wanted | None:
-        if node.fill is not None:
-            return ()  # a list of numbers, not a mask: its length is a number of axes
-        elements = [n for name in node.inputs for n in self._elements(name) or ()]
-        return [(n, self._moved(n.value)) for n in elements if n is not None]
-
-    def _slice(self, node: Node) -> Wanted | None:
-        if len(node.inputs) < 3:
-            return ()
-        shapes = self._shapes(node)
-        bounds = [self._elements(name) or () for name in node.inputs[1:3]]
-        axes = self._elements(node.inputs[3]) if len(node.inputs) > 3 else None
-        if shapes is None:
-            return None
-        wanted = []
-        for numbers in bounds:
-            for i, number in enumerate(numbers):
-                axis = axes[i] if axes is not None and i < len(axes) else None
-                at = axis.value if axis is not None else i
-                if number is not None and -len(shapes[0]) <= at < len(shapes[0]):
-                    place = self._place(number.value, shapes[0][at], shapes[1][at], node)
-                    wanted.append((number, place))
-        return wanted
-
-    def _place(self, value: int, old: int, new: int, node: Node) -> int:
-        """Return the new bound of a slice along an axis that had `old` entries and gets `new`."""
-        if old == new or value < 0 or value > old or value < min(_FEW_TOKENS, old):
-            return value
-        if old - value < _FEW_TOKENS:
-            return new - (old - value)
-        raise ContainerError(f"node {node}: position {value} of {old} has no clear place in {new}.")
-
-    def _split(self, node: Node) -> Wanted | None:
-        elements = self._elements(node.inputs[1]) if len(node.inputs) > 1 else None
-        if elements is None or None in elements:
-            return ()
-        shapes = self._shapes(node)
-        numbers = [number for number in elements if number is not None]
-        if shapes is None:
-            return None
-        axis = node.lists["axis"][0].value if "axis" in node.lists else 0
-        old, new = shapes[0][axis], shapes[1][axis]
-        if old == new:
-            return [(number, number.value) for number in numbers]
-        *few, largest = sorted(numbers, key=lambda number: number.value)
-        if few and few[-1].value >= _FEW_TOKENS:
-            raise ContainerError(
-                f"node {node}: {old} = {' + '.join(str(n.value) for n in numbers)} has no clear "
-                f"parts of {new}."
-            )
-        return [(n, n.value + (new - old if n is largest else 0)) for n in numbers]
-
-    def _resize(self, node: Node) -> Wanted | None:
-        elements = self._elements(node.inputs[3]) if len(node.inputs) > 3 else None
-        if elements is None:
-            return ()
-        shapes = self._shapes(node)
-        if shapes is None or len(elements) != len(shapes[0]):
-            return None
-        wanted = []
-        for number, old, new in zip(elements, *shapes, strict=True):
-            if number is None:
-                continue
-            if old == new:
-                wanted.append((number, number.value))
-            elif number.value % old == 0:
-                wanted.append((number, number.value // old * new))
-            else:
-                wanted.append((number, self._moved(number.value)))
-        return wanted
-
-    def _pool(self, node: Node) -> Wanted | None:
-        window, shapes = node.lists.get("kernel_shape", ()), self._shapes(node)
-        if shapes is None:
-            return None
-        old, new = list(shapes[0][2:]), list(shapes[1][2:])
-        whole = [number.value for number in window] == old  # pools the whole grid
-        return list(zip(window, new, strict=True)) if whole else ()
 
     # What is left: the description of the values, and the proof.
 
@@ -385,15 +276,3 @@ class _Sizes:
                         f"node {node}: the shape of {name} at the new size is not known, so the "
                         "graph cannot be checked."
                     )
-
-
-_RULES: Mapping[str, Callable[[_Sizes, Node], Wanted | None]] = {
-    "Reshape": _Sizes._reshape,
-    "Expand": _Sizes._expand,
-    "Slice": _Sizes._slice,
-    "Split": _Sizes._split,
-    "Resize": _Sizes._resize,
-    "ConstantOfShape": _Sizes._filled,
-    "Range": _Sizes._filled,
-    **dict.fromkeys(_POOLING, _Sizes._pool),
-}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from resize_pos.containers.base import GeometryChange
 from resize_pos.containers.onnx.inference import Shape
-from resize_pos.containers.onnx.model import Graph, GraphTensor, Node, Value
+from resize_pos.containers.onnx.model import Graph, Node, Value
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.geometry import Size
 
@@ -23,7 +23,7 @@ def filled_shapes(
     the numbers of the positions as 0, 1, 2 … Both are known at any size.
     """
     tensors = {tensor.name: tensor for tensor in graph.initializers}
-    counts = rows(change, tensors)
+    counts = rows(change, {name: tensor.shape for name, tensor in tensors.items()})
     found = {}
     for name, tensor in tensors.items():
         if name in change.shapes or len(tensor.dims) < _FEWEST_AXES:
@@ -43,7 +43,7 @@ def known(shapes: Mapping[str, Shape], name: str) -> list[int] | None:
     return sizes if len(sizes) == len(shape) else None
 
 
-def moves(change: GeometryChange, tensors: Mapping[str, GraphTensor]) -> dict[int, set[int]]:
+def moves(change: GeometryChange, before: Mapping[str, tuple[int, ...]]) -> dict[int, set[int]]:
     """Return which numbers become which: sizes in pixels and cells, and rows of tables."""
     pairs: set[tuple[int, int]] = set()
     if change.from_size is not None and change.to_size is not None:
@@ -54,18 +54,24 @@ def moves(change: GeometryChange, tensors: Mapping[str, GraphTensor]) -> dict[in
     for old, new in change.grids:
         pairs |= {(old.height, new.height), (old.width, new.width), (old.cells, new.cells)}
     for name, shape in change.shapes.items():
-        before = tensors[name].shape
-        pairs |= {(a, b) for a, b in zip(before, shape, strict=True) if a != b}
+        pairs |= {(a, b) for a, b in zip(before[name], shape, strict=True) if a != b}
     found: dict[int, set[int]] = {}
     for old_size, new_size in pairs:
         found.setdefault(old_size, set()).add(new_size)
     return found
 
 
-def rows(change: GeometryChange, tensors: Mapping[str, GraphTensor]) -> dict[int, int]:
+def rows(change: GeometryChange, before: Mapping[str, tuple[int, ...]]) -> dict[int, int]:
     """Return which numbers of rows become which; those that become two are left out."""
-    found = moves(replace(change, from_size=None, to_size=None, grids=()), tensors)
+    found = moves(replace(change, from_size=None, to_size=None, grids=()), before)
     return {old: next(iter(new)) for old, new in found.items() if len(new) == 1}
+
+
+def second_half(change: GeometryChange, via: GeometryChange) -> GeometryChange:
+    """Return what is left to change once a model has got to the size in between."""
+    after = dict(change.grids)
+    grids = tuple((middle, after[old]) for old, middle in via.grids if old in after)
+    return GeometryChange(change.shapes, via.to_size, change.to_size, grids)
 
 
 def image_axes(value: Value, size: Size | None) -> int | None:
