@@ -162,9 +162,14 @@ class Container:
         return (self.path.name,)
 
     @property
-    def added_tables(self) -> tuple[str, ...]:
-        """The tensors that a graph adds to the patches of its image."""
-        return ()
+    def added_tables(self) -> Mapping[str, tuple[int, int] | None]:
+        """The tensors that a graph adds to its patches, and the tokens before and after these."""
+        return {}
+
+    @property
+    def layer_weights(self) -> frozenset[str]:
+        """The tensors that a graph for one image size uses only as the matrix of a layer."""
+        return frozenset()
 
     @property
     def optimizers(self) -> tuple[OptimizerState, ...]:

@@ -149,7 +149,7 @@ class ModelFolder(PartsContainer):
     def at_size(self, change: GeometryChange) -> ModelFolder:
         """Prepare the graphs among the weights for the new size."""
         units = {
-            prefix: unit.at_size(replace(change, shapes=own)) if own else unit
+            prefix: unit.at_size(self._own_change(prefix, change)) if own else unit
             for prefix, unit in self.units.items()
             for own in [self._own(prefix, change.shapes)]
         }
@@ -189,6 +189,10 @@ class ModelFolder(PartsContainer):
 
     def _prefix(self, name: str) -> str:
         return next((p for p in self.units if p and name.startswith(p)), "")
+
+    def _own_change(self, prefix: str, change: GeometryChange) -> GeometryChange:
+        via = None if change.via is None else self._own_change(prefix, change.via)
+        return replace(change, shapes=self._own(prefix, change.shapes), via=via)
 
     def _own(self, prefix: str, values: Mapping[str, _T]) -> dict[str, _T]:
         return {

@@ -207,6 +207,7 @@ class Located:
     others: Mapping[str, TensorInfo] = field(default_factory=dict)  # every tensor of the file
     looks_like: tuple[NearMiss, ...] = ()  # may be tables; too little evidence to change them
     shown: Mapping[str, Shown] = field(default_factory=dict)  # values that show a grid
+    graph_size: Size | None = None  # the input of a graph, if the tables were read with it
 
     @property
     def filmed(self) -> bool:

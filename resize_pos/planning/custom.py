@@ -60,7 +60,8 @@ def _only_table(axes: str, around: Surroundings) -> str:
 def _is_width(layout: Layout, info: TensorInfo, widths: dict[int, int]) -> bool:
     if "d" not in layout.terms or not widths:
         return True
-    return info.shape[layout.terms.index("d")] in widths
+    channels = info.shape[layout.terms.index("d")]
+    return channels > 1 and channels in widths  # one value, as of a depth, is no width
 
 
 def chosen_layout(tensor: TensorInfo, fits: Sequence[Layout], around: Surroundings) -> Layout:

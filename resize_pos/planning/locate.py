@@ -29,7 +29,7 @@ from resize_pos.planning.geometry.grid_solver import Geometry
 from resize_pos.planning.geometry.sincos_detect import recognise_fixed
 from resize_pos.planning.geometry.stated_grid import require_stated_grid
 from resize_pos.planning.rules import RULES
-from resize_pos.planning.rules.base import Match, Surroundings
+from resize_pos.planning.rules.base import Match, Surroundings, with_rows_around
 from resize_pos.planning.unknown_names.by_value import UnknownTables, find_by_value, match_by_shape
 from resize_pos.planning.unknown_names.candidates import (
     Sound,
@@ -75,7 +75,22 @@ def locate_in(
 
 
 def locate_tables(around: Surroundings) -> Located:
-    """Find every position table of a checkpoint and determine its geometry."""
+    """Find every position table of a checkpoint and determine its geometry.
+
+    The input of an exported graph says as much as --from; it is used where the rest leaves a doubt.
+    """
+    located, request, size = _located(around), around.request, around.graph_size
+    open_sizes = (t.patch is None and t.role in _GRIDS for t in located.tables)
+    if size is None or not (located.unsettled or any(open_sizes)):
+        return located
+    if request.from_size is not None or request.from_grid is not None:
+        return located
+    stated = with_rows_around(replace(request, from_size=size), around.graph_rows)
+    again = _located(replace(around, request=stated, _found={}))
+    return located if again.unsettled else replace(again, graph_size=size)
+
+
+def _located(around: Surroundings) -> Located:
     names = _names(around.request.family)
     customs = custom_families(around)
     matches: dict[Role, list[Match]] = {role: [] for role in RULES}

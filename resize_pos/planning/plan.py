@@ -87,6 +87,8 @@ def make_plan(
     without a target is refused, unless the run does something else, such as changing the format.
     """
     stated = request
+    if located.graph_size is not None:
+        request = replace(request, from_size=located.graph_size)
     if request.to_time is not None or request.to_mel is not None:
         from resize_pos.planning.spectrogram import as_image_or_length  # only for audio
 

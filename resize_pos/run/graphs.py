@@ -25,7 +25,7 @@ def at_new_size(container: Container, plan: Plan, planned: Callable[[Request], P
     if not plan.changes:
         return container
     change = _geometry_change(plan)
-    between = _size_between(change) if container.holds_graph else None
+    between = _size_between(change) if container.image_sizes else None
     if between is not None:
         asked = replace(plan.request, to_size=between, to_grid=None)
         change = replace(change, via=_geometry_change(planned(asked)))

@@ -29,7 +29,7 @@ from resize_pos.planning.geometry.value_checks import require_finite
 from resize_pos.planning.locate import locate_tables
 from resize_pos.planning.plan import Plan, make_plan
 from resize_pos.planning.provenance import planned_geometry, recorded_geometry
-from resize_pos.planning.rules.base import Surroundings
+from resize_pos.planning.rules.base import Surroundings, with_rows_around
 
 
 def check_output(
@@ -54,14 +54,19 @@ def check_output(
     again = replace(
         request,
         pattern=around.request.pattern,  # also what the graph itself named
+        prefix=around.request.prefix,
+        suffix=around.request.suffix,
         from_size=_from_size(plan) if request.from_size else None,
         from_grid=None,
         from_length=request.to_length if request.from_length else None,
         from_window=(request.to_window or request.from_window) if request.from_window else None,
     )
+    if request.from_size != around.request.from_size:  # the graph said it, and these rows
+        again = with_rows_around(again, around.graph_rows)
+    layers = output.layer_weights
     known = {**planned_geometry(plan), **recorded_geometry(output.metadata)}
     around_output = Surroundings(
-        output.tensors,
+        {name: tensor for name, tensor in output.tensors.items() if name not in layers},
         again,
         _edited_sizes(around.configs, plan) if documents is None else config_sizes(documents),
         known,

@@ -275,6 +275,99 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], list[onnx.TensorProto], str]] = {
     ),
 }
 
+TURNED = tuple(reversed([side * PATCH for side in GRID]))  # 5×3: as many cells
+
+
+def test_a_turned_grid_is_followed_though_no_number_of_rows_changes(tmp_path: Path) -> None:
+    nodes, constants, _ = EXTRAS["a map again"]
+    path = save(tmp_path / "m.onnx", model(extra=tuple(nodes), constants=tuple(constants)))
+    resize_checkpoint(path, to=TURNED)
+    output = tmp_path / "m-40x24.onnx"
+    onnx.checker.check_model(output, full_check=True)
+    session = onnxruntime.InferenceSession(output, providers=["CPUExecutionProvider"])
+    (result,) = session.run(["out"], {"x": np.zeros((1, 3, *TURNED), np.float32)})
+    assert result.shape == (1, 5, 3, CHANNELS)
+    np.testing.assert_allclose(run(output, TURNED), expected(output, TURNED), rtol=1e-4, atol=1e-4)
+
+
+def test_a_turned_grid_in_a_folder_is_followed_as_well(tmp_path: Path) -> None:
+    nodes, constants, _ = EXTRAS["a map again"]
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    save(folder / "m.onnx", model(extra=tuple(nodes), constants=tuple(constants)))
+    resize_checkpoint(folder, to=TURNED)
+    shapes = initializers(tmp_path / "alone-40x24" / "m.onnx")
+    assert shapes["map"].tolist() == [1, 5, 3, CHANNELS]
+
+
+def _inside(name: str, shape: list[int]) -> onnx.GraphProto:
+    """A subgraph that gives `placed` this shape."""
+    return helper.make_graph(
+        [MAKE("Reshape", ["tokens", f"{name}_shape"], [name])],
+        name,
+        [],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)],
+        [numbers(f"{name}_shape", shape)],
+    )
+
+
+_SCALE = numpy_helper.from_array(np.array(1 / ROWS, np.float32), "scale")
+_ANGLES = np.linspace(0, 6, (ROWS - 1) * CHANNELS, dtype="f4").reshape(1, ROWS - 1, CHANNELS)
+REFUSED |= {
+    "a sum over the rows, divided by their number": (
+        [MAKE("Mul", ["tokens", "scale"], ["out"], name="mean")],
+        [_SCALE],
+        f"node Mul mean computes with the constant 1/{ROWS}",
+    ),
+    "pooling to a fixed size": (
+        [MAKE("AveragePool", ["patches"], ["out"], kernel_shape=[3, 1], name="pool")],
+        [],
+        r"node AveragePool pool: windows of \[3, 1\] cut \[3, 5\]",
+    ),
+    "a size in a branch": (
+        [
+            MAKE(
+                "If",
+                ["yes"],
+                ["out"],
+                name="either",
+                then_branch=_inside("a", [ROWS, 4, 4]),
+                else_branch=_inside("b", [ROWS, 4, 4]),
+            )
+        ],
+        [numpy_helper.from_array(np.array(True), "yes")],
+        f"node If either: the number {ROWS} in it may be a size",
+    ),
+    "rotary angles under the name of a table": (
+        [MAKE("Mul", ["rows", "rope.pos_embed"], ["out"], name="turn")],
+        [numpy_helper.from_array(np.sin(_ANGLES), "rope.pos_embed")],
+        "node Mul turn multiplies by rope.pos_embed",
+    ),
+}
+
+
+def test_what_belongs_to_the_old_grid_is_refused_for_a_turned_one(tmp_path: Path) -> None:
+    """Every shape fits, but the coordinates of 3×5 are not those of 5×3."""
+    nodes, constants, message = REFUSED["a mask of the old grid"]
+    path = save(tmp_path / "m.onnx", model(extra=tuple(nodes), constants=tuple(constants)))
+    with pytest.raises(ContainerError, match=message) as caught:
+        resize_checkpoint(path, to=TURNED)
+    assert "40x24 px has as many cells as 24x40 px, so 80x40 px was tried" in caught.value.message
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_a_function_with_a_size_is_refused(tmp_path: Path) -> None:
+    made = model()
+    shape = numpy_helper.from_array(np.array([1, ROWS, 4, 4]))
+    inner = [MAKE("Constant", [], ["s"], value=shape), MAKE("Reshape", ["a", "s"], ["b"])]
+    opset = [helper.make_opsetid("", 17)]
+    made.functions.append(helper.make_function("own", "Heads", ["a"], ["b"], inner, opset))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    made.graph.node[6].CopyFrom(MAKE("Heads", ["placed"], ["heads"], domain="own", name="heads"))
+    path = save(tmp_path / "m.onnx", made)
+    with pytest.raises(ContainerError, match=f"a function of the model: the number {ROWS} in it"):
+        resize_checkpoint(path, to=TO)
+
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_graph_that_does_not_fit_is_refused_with_its_node(name: str, tmp_path: Path) -> None:

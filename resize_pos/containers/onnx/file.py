@@ -39,6 +39,7 @@ _LARGEST = (1 << 31) - 1  # protobuf reads no larger message
 _ALLOWANCE = 1 << 16  # bytes of edited numbers and of the record
 _METADATA = 14  # the field of a model
 _CHANNELS = (1, 3, 4)
+_MOST_REGISTERS = 8
 _LARGEST_MASK = 64 << 20  # bytes
 
 # The numbers of TensorProto.DataType. Strings and packed 4-bit integers cannot be tables.
@@ -114,8 +115,8 @@ class OnnxFile(FileContainer):
         return {f"input {name}": size for name, size in _images(self._graph)}
 
     @property
-    def added_tables(self) -> tuple[str, ...]:
-        """The tensors that the graph adds to the patches of its image."""
+    def added_tables(self) -> Mapping[str, tuple[int, int] | None]:
+        """The tensors that the graph adds to its patches, and the tokens around these."""
         from resize_pos.containers.onnx.added import added_tables
 
         images = [name for name, _ in _images(self._graph)]
@@ -123,17 +124,39 @@ class OnnxFile(FileContainer):
         with self.source.naming(), _reading(self.source) as read:
             return added_tables(read_nodes(read, self._graph), images, shapes)
 
+    @property
+    def layer_weights(self) -> frozenset[str]:
+        """The tensors that are only multiplied as matrices, if the input states its size."""
+        from resize_pos.containers.onnx.added import multiplied_only
+
+        if not self.image_sizes:
+            return frozenset()
+        with self.source.naming(), _reading(self.source) as read:
+            return multiplied_only(read_nodes(read, self._graph), self.tensors)
+
     def at_size(self, change: GeometryChange) -> Container:
         """Find the edits that the graph needs, and let the onnx library check the result."""
+        try:
+            return self._prepared(change, 0)
+        except ContainerError:
+            try:
+                return self._prepared(change, _MOST_REGISTERS)
+            except ContainerError:
+                pass
+            raise
+
+    def _prepared(self, change: GeometryChange, more: int) -> Container:
+        """Prepare the graph; up to `more` tokens may have no row in the table."""
         from resize_pos.containers.onnx.size_edits import size_edits
         from resize_pos.containers.onnx.size_moves import filled_shapes
 
-        def more(part: GeometryChange) -> dict[str, tuple[int, ...]]:
-            return filled_shapes(self._graph, part, lambda name: self.rule_of(name) is not None)
+        def follows(name: str) -> bool:
+            return self.rule_of(name) is not None
 
-        filled, via = more(change), change.via
+        filled, via = filled_shapes(self._graph, change, follows, more), change.via
         if via is not None:
-            via = replace(via, shapes={**via.shapes, **more(via)})
+            shapes = {**via.shapes, **filled_shapes(self._graph, via, follows, more)}
+            via = replace(via, shapes=shapes)
         change = replace(change, shapes={**change.shapes, **filled}, via=via)
         with _reading(self.source) as read:
             edits = size_edits(read, self.source.size, self._graph, change)
@@ -176,8 +199,9 @@ class OnnxFile(FileContainer):
         data = self._stored[self.info(name).name].data
         if not data and self.info(name).nbytes:
             raise TableError(
-                f"{self.path.name}: {name}: its values are not stored as raw data.",
-                "Load the model with the onnx library and save it again.",
+                f"{name}: its values are not stored as raw data.",
+                "Store it so: numpy_helper.from_array(numpy_helper.to_array(TENSOR), NAME), with "
+                "onnx.numpy_helper.",
             )
         return (data[-1].begin, data[-1].end) if data else (0, 0)
 

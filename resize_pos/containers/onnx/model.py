@@ -24,9 +24,10 @@ _MOST_PARTS = 1_000_000  # nodes, initializers … of one graph
 _LARGEST_PART = 64 << 20  # bytes of a node or a description; initializers may be larger
 _LONGEST_NAME = 1 << 16
 _MOST_DIMS = 64
+_DEEPEST = 64  # subgraphs inside each other
 
 # The numbers that fields have in the messages that are read here.
-_MODEL_GRAPH, _MODEL_METADATA = 7, 14
+_MODEL_GRAPH, _MODEL_METADATA, _MODEL_FUNCTION = 7, 14, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_SPARSE = 1, 5, 15
 _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_VALUE = 11, 12, 13
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 8, 9
@@ -104,6 +105,7 @@ class Node:
     constant: GraphTensor | None  # of a Constant
     lists: Mapping[str, tuple[Integer, ...]]  # its integer attributes
     fill: int | None  # of a ConstantOfShape, if it is an integer
+    graphs: tuple[Frame, ...] = ()  # of an If or a Loop
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name or (self.outputs[0] if self.outputs else '')}".strip()
@@ -120,15 +122,19 @@ class Graph:
     values: tuple[Value, ...]
     node_fields: tuple[Field, ...]
     metadata: Mapping[str, ModelProperty]
+    functions: tuple[Frame, ...] = ()
 
 
 def read_graph(read: Read, size: int) -> Graph:
     """Read the outline of a model; the bytes of its tensors are skipped."""
     graphs: list[Frame] = []
+    functions: list[Frame] = []
     metadata: dict[str, ModelProperty] = {}
     for field in _limited(read, Frame(0, 0, size)):
         if field.number == _MODEL_GRAPH and field.wire == BYTES:
             graphs.append(field.frame)
+        elif field.number == _MODEL_FUNCTION and field.wire == BYTES:
+            functions.append(field.frame)
         elif field.number == _MODEL_METADATA and field.wire == BYTES:
             key, value = _pair(read, field.frame)
             metadata[key] = ModelProperty(value.value, field)
@@ -160,6 +166,7 @@ def read_graph(read: Read, size: int) -> Graph:
         tuple(values[_GRAPH_VALUE]),
         tuple(nodes),
         metadata,
+        tuple(functions),
     )
 
 
@@ -189,6 +196,23 @@ def read_integers(read: Read, tensor: GraphTensor) -> tuple[Integer, ...]:
     return tuple(
         number for field in tensor.integers for number in _integers(read, field, tensor.frames)
     )
+
+
+def nested_integers(read: Read, frame: Frame, nodes: int, depth: int = 0) -> Iterator[int]:
+    """List all integer constants of a subgraph or a function; `nodes` is the field of its nodes."""
+    if depth > _DEEPEST:
+        raise ContainerError(f"the model has subgraphs in more than {_DEEPEST} levels.")
+    for field in _messages(read, frame):
+        if field.number == _GRAPH_INITIALIZER and nodes == _GRAPH_NODE:
+            tensor = _tensor(read, field, (frame,))
+            yield from (number.value for number in read_integers(read, tensor))
+        elif field.number == nodes:
+            node = _node(_in_memory(read, field.frame), field, frame)
+            yield from (number.value for numbers in node.lists.values() for number in numbers)
+            if node.constant is not None:
+                yield from (number.value for number in read_integers(read, node.constant))
+            for graph in node.graphs:
+                yield from nested_integers(read, graph, _GRAPH_NODE, depth + 1)
 
 
 def _limited(read: Read, frame: Frame) -> Iterator[Field]:
@@ -315,12 +339,14 @@ def _node(read: Read, whole: Field, graph: Frame) -> Node:
     inputs, outputs = [], []
     constant: GraphTensor | None = None
     lists: dict[str, tuple[Integer, ...]] = {}
+    graphs: list[Frame] = []
     frames = (graph, whole.frame)
     for field in fields(read, whole.frame.begin, whole.frame.end):
         if field.wire != BYTES:
             continue
         if field.number == 5:
             attribute, tensor, integers = _attribute(read, field, frames)
+            graphs += (f.frame for f in _messages(read, field.frame) if f.number in (6, 11))
             constant = tensor if attribute == "value" else constant
             if integers:
                 lists[attribute] = integers
@@ -339,7 +365,9 @@ def _node(read: Read, whole: Field, graph: Frame) -> Node:
     filled = kind == "ConstantOfShape" and constant is not None
     numbers = read_integers(read, constant) if filled and constant is not None else ()
     fill = numbers[0].value if len(numbers) == 1 else None
-    return Node(name, kind, domain, tuple(inputs), tuple(outputs), constant, lists, fill)
+    return Node(
+        name, kind, domain, tuple(inputs), tuple(outputs), constant, lists, fill, tuple(graphs)
+    )
 
 
 def _attribute(

@@ -91,4 +91,8 @@ def _fitting(
     if math.prod(len(option) for option in options) > _MOST_TRIED:
         return None
     fits = [list(c) for c in itertools.product(*options) if math.prod(c) == elements]
+    if len(fits) > 1 and len(before) == 1:  # pixels → cells along one side, and pixels of a cell
+        sides = {pair for one, other in grids for pair in zip(one, other, strict=True)}
+        sides |= {(size, size) for size in old}
+        fits = [c for c in fits if sides.issuperset(zip(old, c, strict=True))]
     return fits[0] if len(fits) == 1 else None

@@ -22,6 +22,7 @@ from resize_pos.containers.onnx.size_moves import (
     image_axes,
     known,
     moves,
+    require_flat,
     require_no_chance,
     rows,
     second_half,
@@ -97,6 +98,7 @@ class _Sizes(NodeRules):
             start.integers,
         )
         require_no_chance(self._nodes)
+        require_flat(self._nodes, self._graph.functions, self._read, self._moves)
         self._require_image()
         stored_values = {*initializers, *(n.outputs[0] for n in self._nodes if n.constant)}
         require_added(self._nodes, change.shapes, stored_values)
@@ -274,5 +276,9 @@ class _Sizes(NodeRules):
                 if name and known(self._new, name) is None:
                     raise ContainerError(
                         f"node {node}: the shape of {name} at the new size is not known, so the "
-                        "graph cannot be checked."
+                        "graph cannot be checked.",
+                        f"The operators of {node.domain} are not followed: convert the model "
+                        "before it is optimised for a runtime."
+                        if node.domain
+                        else None,
                     )

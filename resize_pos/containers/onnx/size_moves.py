@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from resize_pos.containers.base import GeometryChange
 from resize_pos.containers.onnx.inference import Shape
-from resize_pos.containers.onnx.model import Graph, Node, Value
+from resize_pos.containers.onnx.model import Graph, Node, Value, nested_integers
+from resize_pos.containers.onnx.wire import Frame, Read
 from resize_pos.core.errors import ContainerError
 from resize_pos.core.geometry import Size
 
@@ -15,15 +16,18 @@ _FEWEST_AXES = 2  # a batch and positions; a bias has one axis
 
 
 def filled_shapes(
-    graph: Graph, change: GeometryChange, follows_rule: Callable[[str], bool]
+    graph: Graph, change: GeometryChange, follows_rule: Callable[[str], bool], more: int = 0
 ) -> dict[str, tuple[int, ...]]:
     """Find tensors over all tokens whose values follow a rule, and return their new shapes.
 
     Exporters store an attention mask that masks nothing as a tensor with one value everywhere, and
-    the numbers of the positions as 0, 1, 2 … Both are known at any size.
+    the numbers of the positions as 0, 1, 2 … Both are known at any size. `more` tokens, such as
+    registers, may stand beside those that have a row in the table.
     """
     tensors = {tensor.name: tensor for tensor in graph.initializers}
     counts = rows(change, {name: tensor.shape for name, tensor in tensors.items()})
+    largest = max(counts, default=0)
+    counts |= {largest + extra: counts[largest] + extra for extra in range(1, more + 1) if counts}
     found = {}
     for name, tensor in tensors.items():
         if name in change.shapes or len(tensor.dims) < _FEWEST_AXES:
@@ -104,3 +108,22 @@ def require_no_chance(nodes: Iterable[Node]) -> None:
                 "patches are kept at the new size is not in the graph.",
                 "Convert the checkpoint, and export it again at the new size.",
             )
+
+
+_GRAPH_NODE, _FUNCTION_NODE = 1, 7  # the fields that hold the nodes
+
+
+def require_flat(
+    nodes: Iterable[Node], functions: Iterable[Frame], read: Read, sizes: Collection[int]
+) -> None:
+    """Refuse a size that changes inside an If, a Loop or a function: it is not followed there."""
+    places = [(f"node {node}", graph, _GRAPH_NODE) for node in nodes for graph in node.graphs]
+    places += [("a function of the model", frame, _FUNCTION_NODE) for frame in functions]
+    for place, frame, field in places:
+        for number in nested_integers(read, frame, field):
+            if number in sizes and number > 1:
+                raise ContainerError(
+                    f"{place}: the number {number} in it may be a size of the old grid or image; "
+                    "sizes are followed only in the main graph.",
+                    "Convert the checkpoint, and export it again at the new size.",
+                )

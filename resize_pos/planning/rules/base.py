@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -15,7 +15,7 @@ from resize_pos.containers.base import Container
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Grid
+from resize_pos.core.geometry import Grid, Size
 from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family
@@ -61,6 +61,8 @@ class Surroundings:
     models: Sequence[ConfigModel] = ()
     files: ConfigFiles = field(default_factory=ConfigFiles)  # the folder of the configs and models
     states: tuple[str, ...] = ()  # how the names of optimizer state begin
+    graph_size: Size | None = None  # of the image that an exported graph reads
+    graph_rows: tuple[int, int] | None = None  # that it puts before and after its patches
     many: bool = False  # the request is for many files: its sizes are pixels in each of them
     _found: dict[object, object] = field(default_factory=dict, repr=False)
 
@@ -69,10 +71,14 @@ class Surroundings:
         """Collect the evidence in an opened checkpoint and in the config files of its folder."""
         files = ConfigFiles(container.config_folder)
         stated = container.image_sizes.items()
-        name = container.path.name
+        sizes, name = set(container.image_sizes.values()), container.path.name
+        # The graph itself is checked at the new size, with these layers.
+        layers, added = container.layer_weights, container.added_tables
         return cls(
-            container.tensors,
-            _with_added_tables(request, container.added_tables),
+            {n: t for n, t in container.tensors.items() if n not in layers}
+            if layers
+            else container.tensors,
+            _with_added_tables(request, added),
             (*(ConfigSize(name, key, size, None) for key, size in stated), *files.sizes()),
             recorded_geometry(container.metadata),
             container.read,
@@ -80,6 +86,8 @@ class Surroundings:
             config_models(files.documents([MODEL_FILE])),
             files,
             tuple(f"{optimizer.state}." for optimizer in container.optimizers),
+            next(iter(sizes)) if container.holds_graph and len(sizes) == 1 else None,
+            _common(added.values()),
             many,
         )
 
@@ -96,14 +104,29 @@ class Surroundings:
         return cast("Found", found)
 
 
-def _with_added_tables(request: Request, added: Sequence[str]) -> Request:
+def _with_added_tables(request: Request, added: Mapping[str, tuple[int, int] | None]) -> Request:
     """Name the tables that a graph adds to its patches, if no family knows their names."""
     if not added or request.pattern or request.axes or request.family:
         return request
     families = registry().candidates
     unknown = [n for n in added if all(f.stem(n) is None for f in families(n))]
     names = tuple(f"^{re.escape(name)}$" for name in unknown)
-    return replace(request, pattern=names) if names else request
+    if not names:
+        return request
+    return with_rows_around(replace(request, pattern=names), _common(added[n] for n in unknown))
+
+
+def with_rows_around(request: Request, rows: tuple[int, int] | None) -> Request:
+    """State the rows before and after the grid, as the graph joins them, unless flags do."""
+    if rows is None or request.prefix is not None or request.suffix is not None:
+        return request
+    return replace(request, prefix=rows[0], suffix=rows[1])
+
+
+def _common(rows: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """Return the rows around the grid, if they are known and the same for all tables."""
+    found = set(rows)
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
