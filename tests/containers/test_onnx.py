@@ -275,7 +275,7 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], list[onnx.TensorProto], str]] = {
     ),
 }
 
-TURNED = tuple(reversed([side * PATCH for side in GRID]))  # 5×3: as many cells
+TURNED = (GRID[1] * PATCH, GRID[0] * PATCH)  # 5×3: as many cells
 
 
 def test_a_turned_grid_is_followed_though_no_number_of_rows_changes(tmp_path: Path) -> None:
