@@ -161,11 +161,6 @@ def _check_flat(state_dict: object) -> None:
             raise UsageError(f"state_dict has the key {name!r}; expected names of tensors.")
         if hasattr(value, "detach"):
             tensors += 1
-            if getattr(value, "is_meta", False):
-                raise UsageError(
-                    f"state_dict[{name!r}] is on the meta device, so it has no values.",
-                    hint="load the weights first, or use resize_checkpoint(path, to=…).",
-                )
         elif getattr(value, "shape", ()):  # a number of numpy has an empty shape, and is no tensor
             raise UsageError(
                 f"state_dict[{name!r}] is {shown(value)}; expected a torch tensor.",

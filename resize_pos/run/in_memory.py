@@ -53,6 +53,12 @@ def resize_tensors(
     shapes_only = any(getattr(tensor, "is_meta", False) for tensor in state_dict.values())
     around = Surroundings(container.tensors, request, read=None if shapes_only else container.read)
     plan = make_plan(locate_tables(around), request)
+    for step in plan.changes:
+        if getattr(state_dict[step.name], "is_meta", False):
+            raise UsageError(
+                f"state_dict[{step.name!r}] is on the meta device, so it has no values.",
+                hint="load the weights first, or use resize_checkpoint(path, to=…).",
+            )
     tables, reports = _computed(container, plan, device, measure=measure)
     return Resized(tables, _report(container, plan, reports, started))
 

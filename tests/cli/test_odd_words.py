@@ -241,9 +241,9 @@ def test_what_is_no_model_is_named(vit_file: Path) -> None:
 
 
 def test_tensors_without_values_and_tensors_for_a_path_are_named(vit_file: Path) -> None:
-    state = {"pos_embed": torch.zeros(1, 17, 8, device="meta")}
+    state = {"pos_embed": torch.zeros(1, 25, 8, device="meta"), "cls_token": torch.zeros(1, 1, 8)}
     with pytest.raises(UsageError, match=r"\['pos_embed'\] is on the meta device"):
-        resize_pos.resize_state_dict(state, to=96)
+        resize_pos.resize_state_dict(state, from_grid="4x6", to_grid="6x8")
     with pytest.raises(UsageError, match="path is of type dict; expected a path") as caught:
         resize_pos.resize_checkpoint({"a": torch.zeros(9, 9)}, to=96)  # type: ignore[arg-type]
     assert caught.value.hint is not None

@@ -62,10 +62,11 @@ def require_image_size(located: Located, steps: Sequence[Step], request: Request
 def _require_same_way(table: PositionTable, request: Request) -> None:
     """Refuse a rectangle that only the values show, if the target lies the other way.
 
-    The values show how long a run of cells is, but not whether it is a row or a column.
+    The values show how long a run of cells is, but not whether it is a row or a column. A volume
+    has a third side, so its cells do not lie one way or the other.
     """
     target, grid, now = request.to_size, table.grid, _pixels(table)
-    if target is None or not _is_shown_rectangle(table):
+    if target is None or table.layout.has_time or not _is_shown_rectangle(table):
         return
     lies, will = now.width - now.height, target.width - target.height
     if lies * will >= 0:
