@@ -155,6 +155,15 @@ def patch_kernels(
     return found
 
 
+def is_linear_embedding(info: TensorInfo) -> bool:
+    """Whether a linear layer has the name of a patch embedding."""
+    return (
+        len(info.shape) == 2
+        and info.name.endswith("weight")
+        and _LINEAR_NAME.search(info.name) is not None
+    )
+
+
 def reads_pixels(info: TensorInfo) -> bool:
     """Whether a kernel is so large, and its channels are so few, that it cuts an image up."""
     shape = info.shape

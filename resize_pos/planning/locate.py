@@ -45,6 +45,7 @@ from resize_pos.planning.unknown_names.commands import (
     with_one_command,
 )
 from resize_pos.planning.unknown_names.row_numbers import with_their_tables
+from resize_pos.planning.unknown_names.signals import as_signal, line_match, require_image
 
 _SOUNDS_LIKE = lazy_regex(r"pos(?:ition|itional)?_?(?:emb|enc|bias|table)|rel_pos|wpe\b", re.I)
 
@@ -149,11 +150,14 @@ def _located(around: Surroundings) -> Located:
                 table = rule.settle(match, around, tables)
                 table = recognise_fixed(table, around.read, around.peek)
                 table = require_rows_first(require_stated_grid(table, around), around)
+                table = require_image(table, around)
                 tables[match.tensor.name] = table
             except GeometryError as error:
                 if left and left.search(match.tensor.name):
                     left_alone.append(LeftAlone(match.tensor, LEFT))
                 else:
+                    if role is Role.ABSOLUTE and "(p t " not in (error.hint or ""):
+                        error = as_signal(error, match.tensor, match.layout, around)
                     unsettled.append(Unsettled(match.tensor, match.family, error))
     by_name = around.request.family is not None
     explained |= {entry.tensor.name for entry in unsettled}
@@ -216,7 +220,7 @@ def _custom_match(
         return None, [f"not {family.name}: {family.objection('', around.tensors, tensor.shape)}"]
     layout = fits[0] if len(fits) == 1 else chosen_layout(tensor, fits, around)
     if family.role is Role.SEQUENCE:
-        return Match(tensor, family, family.stem(tensor.name) or "", layout), []
+        return line_match(tensor, family, layout, around), []
     return match_by_shape(tensor, layout, around, family), []
 
 

@@ -15,6 +15,7 @@ from resize_pos.planning.unknown_names.candidates import Sound, sound_of, sounds
 from resize_pos.planning.unknown_names.commands import (
     NAME,
     UNKNOWN_NAME,
+    has_words,
     name_regex,
     reads_sequences,
     text_layout,
@@ -25,8 +26,11 @@ _FEWEST_ROWS = 9  # of a tensor that may be a table
 
 def require_patterns(located: Located, request: Request) -> None:
     """Refuse a --pattern that names no table: the rest would be converted without it."""
-    names = [t.name for t in located.tables] + [u.tensor.name for u in located.unsettled]
+    found = [*((t.name, t.family) for t in located.tables)]
+    found += ((u.tensor.name, u.family) for u in located.unsettled)
     for number, pattern in enumerate(request.pattern or ()):
+        stated = request.axes is not None  # a table that was found in another layout is not meant
+        names = [name for name, family in found if not stated or family.name != NAME]
         if not any(re.search(pattern, name) for name in names):
             axes = request.axes and request.axes[number if len(request.axes) > 1 else 0]
             raise TableError(
@@ -54,9 +58,10 @@ def nothing_found(located: Located, request: Request) -> TableError:
     every = dict.fromkeys(name_regex(each.tensor.name, located.others) for each in misses)
     leave = f"--leave '{'|'.join(every)}' if it does not depend on the resolution"
     message = f"no position table was found; {miss.tensor} is near: {miss.reason}."
-    layout = text_layout(miss.tensor)
+    layout = text_layout(miss.tensor, None, located.others.values())
     sequence = sounds_like_sequence(miss.tensor.name) or reads_sequences(located.others)
-    if sequence and miss.reason != UNKNOWN_NAME:
+    known = miss.reason != UNKNOWN_NAME and sequence
+    if known and (has_words(located.others) or not _may_be_table(miss.tensor)):
         return TableError(message, hint=f"convert it with its own library, or pass {leave}.")
     if sequence and layout is not None:
         return TableError(message, hint=f"{_as_length(regex, layout)}, or pass {leave}.")
@@ -80,7 +85,7 @@ def require_length_table(located: Located) -> None:
     if any(table.role is Role.SEQUENCE for table in located.tables):
         return
     for entry in located.unsettled:
-        layout = text_layout(entry.tensor)
+        layout = text_layout(entry.tensor, None, located.others.values())
         if entry.family.name == NAME and layout is not None:
             regex = name_regex(entry.tensor.name, located.others)
             raise TableError(

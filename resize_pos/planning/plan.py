@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from resize_pos.configs.read import NO_CONFIG
 from resize_pos.configs.values import ConfigEdit, Transfer
-from resize_pos.core.errors import GeometryError, TableError, UsageError
+from resize_pos.core.errors import TableError, UsageError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, Tiling, size_of
 from resize_pos.core.json_edit import Document
-from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.notes import Note
 from resize_pos.core.operations import ResampleKernel, SetLength, SinCos, SinCosMode
 from resize_pos.core.request import Request, as_lengths
@@ -32,12 +31,12 @@ from resize_pos.planning.geometry.image_size import require_image_size
 from resize_pos.planning.nothing_found import nothing_found, require_length_table, require_patterns
 from resize_pos.planning.plan_notes import plan_notes
 from resize_pos.planning.rules import RULES
+from resize_pos.planning.towers import of_another_tower, require_one_size, require_tower
 from resize_pos.planning.unknown_names.commands import reads_sequences
 
 _CELLS = frozenset({Role.ABSOLUTE, Role.MIXING})  # one row or column per cell of the image
 IMAGE_ROLES = _CELLS | {Role.RELATIVE, Role.DISTANCE}
 _GRIDS = _CELLS | {Role.REFERENCE, Role.KERNEL}
-_NUMBER = lazy_regex(r"\d+")
 _BY_THEMSELVES = frozenset({Role.REFERENCE, Role.INDEX})  # changed only by their own flags
 
 
@@ -94,6 +93,10 @@ def make_plan(
 
         request = as_image_or_length(request, located, documents or {})
     if located.all_text:
+        if request.axes is not None:
+            from resize_pos.planning.unknown_names.signals import require_unit
+
+            require_unit(located, request)
         request = as_lengths(request)
     if not _asked(request) and needs_target:
         raise UsageError(
@@ -116,7 +119,7 @@ def make_plan(
         stays = located.many and not named and reads_sequences(located.others)
         if named or (located.near_misses and not stays) or text_tables:
             raise nothing_found(located, request)
-    _require_tower(located, request)
+    require_tower(located, request)
     _require_windows(located, request)
     _require_time(located, request)
     _require_patches(located, request)
@@ -137,7 +140,7 @@ def make_plan(
             of_role.sort(key=lambda t: (t.follows is not None, t.patch is None))
         follows = role in asked or role is Role.DERIVED or role in _BY_THEMSELVES
         for table in of_role:
-            if _of_another_tower(table, request):
+            if of_another_tower(table, request):
                 planned[table.name] = keep(table, f"not of the tower {request.tower}")
                 continue
             step = rule.plan(table, request, planned) if follows else _unasked(table)
@@ -148,7 +151,7 @@ def make_plan(
         if step.action is Action.RESIZE:
             _require_floating(step.table)
     _require_one_grid(steps, request)
-    _require_one_size(steps, request)
+    require_one_size(steps, request)
     if asked & IMAGE_ROLES:
         require_image_size(located, steps, request)
         require_whole(located, steps, request)
@@ -241,7 +244,7 @@ def _regenerated(step: Step, request: Request) -> Step:
 def _sizes(steps: tuple[Step, ...], request: Request) -> tuple[Size | None, Size | None]:
     for step in steps:
         table, tiling = step.table, step.table.tiling
-        if _of_another_tower(table, request):
+        if of_another_tower(table, request):
             continue
         if tiling is not None and table.follows is None and {"h", "w"} <= table.layout.axes:
             cut = Tiling(request.to_patch) if request.to_patch and table.kernel else tiling
@@ -317,55 +320,6 @@ def _require_no_config(steps: Sequence[Step], documents: Mapping[str, Document])
             )
 
 
-def _require_one_size(steps: Sequence[Step], request: Request) -> None:
-    """Refuse a single target size for towers whose images have different sizes."""
-    sizes: dict[str, tuple[Size, Tiling, Grid]] = {}
-    for step in steps:
-        table, tiling = step.table, step.table.tiling
-        on_its_own = table.role in _CELLS and table.follows is None
-        if _of_another_tower(table, request):
-            continue
-        if on_its_own and tiling is not None and {"h", "w"} <= table.layout.axes:
-            size = table.stated or tiling.pixels(table.grid)
-            # 384 px are 27 patches of 14, which cover 378 px, or 24 patches of 16.
-            same = any(
-                size_of(tiling, table.grid, other) == other or size_of(cut, grid, size) == size
-                for other, cut, grid in sizes.values()
-            )
-            if not same:
-                sizes[table.name] = size, tiling, table.grid
-    if request.to_size is not None and len(sizes) > 1:
-        shown = ", ".join(f"{name} {size} px" for name, (size, _, _) in sizes.items())
-        tower = _tower_of(*sizes)
-        choose = f"choose one by a part of its tables' names, for example --tower {tower}."
-        if len({_NUMBER.sub("0", name) for name in sizes}) == 1 and request.from_size is None:
-            choose = f"if they are scales of one image, pass its --from SIZE; else {choose}"
-        raise GeometryError(
-            f"--to {request.to_size}: the towers in this file see images of different sizes "
-            f"({shown}).",
-            hint=choose,
-        )
-
-
-def _of_another_tower(table: PositionTable, request: Request) -> bool:
-    return request.tower is not None and request.tower not in table.name
-
-
-def _tower_of(name: str, *others: str) -> str:
-    """Return the first part of a name that no other name has."""
-    parts = name.split(".")
-    return next((part for part in parts if all(part not in other for other in others)), name)
-
-
-def _require_tower(located: Located, request: Request) -> None:
-    names = [table.name for table in located.tables]
-    if request.tower is not None and not any(request.tower in name for name in names):
-        raise UsageError(
-            f"--tower {request.tower}: no position table has this in its name.",
-            hint=f"the tables are {', '.join(names[:5]) or 'none'}.",
-        )
-
-
 def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
     """Refuse `--to-grid` if stages or branches have different grids."""
     grids = {
@@ -373,7 +327,7 @@ def _require_one_grid(steps: Sequence[Step], request: Request) -> None:
         for step in steps
         if step.table.role in _CELLS
         and {"h", "w"} <= step.table.layout.axes
-        and not _of_another_tower(step.table, request)
+        and not of_another_tower(step.table, request)
     }
     if request.to_grid is not None and len(grids) > 1:
         shown = ", ".join(f"{name} {grid}" for grid, name in grids.items())

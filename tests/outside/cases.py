@@ -74,11 +74,20 @@ class Case:
 
     @property
     def source_size(self) -> Size:
-        return tuple(self.entry["from"])
+        """Height and width of the image; a signal has a single length."""
+        return self.entry["from"][0], self.entry["from"][-1]
 
     @property
     def target_size(self) -> Size:
-        return tuple(self.entry["to"])
+        return self.entry["to"][0], self.entry["to"][-1]
+
+    @property
+    def is_signal(self) -> bool:
+        return len(self.entry["from"]) == 1
+
+    def words(self, size: Size) -> str:
+        """Write a size as a user does."""
+        return str(size[0]) if self.is_signal else f"{size[0]}x{size[1]}"
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -94,7 +103,7 @@ class Case:
         """The command that a user types; a source that is not square is stated, too."""
         height, width = self.source_size
         told = [] if height == width else ["--from", f"{height}x{width}"]
-        return [*told, "--to", "{}x{}".format(*self.target_size)]
+        return [*told, "--to", self.words(self.target_size)]
 
 
 def cases() -> Iterator[Case]:
@@ -201,9 +210,13 @@ def true_field(
         sides = [shape[a] for a in axes]
         return np.moveaxis(plane.reshape(*sides, *others), (0, 1), axes)
     rows = shape[axes[0]]
-    found = _grid(case, source[axes[0]], target[axes[0]])
+    signal = case.is_signal
+    found = None if signal else _grid(case, source[axes[0]], target[axes[0]])
     if found is None:
-        field = smooth(1, rows, math.prod(others))
+        prefix = _before_signal(case, source[axes[0]], target[axes[0]]) if signal else 0
+        before = np.random.default_rng(3).standard_normal((prefix, math.prod(others)))
+        line = smooth(1, rows - prefix, math.prod(others))
+        field = np.concatenate([before, line])
     else:
         prefix, copies, tall, wide = found
         size = case.target_size if at_goal else case.source_size
@@ -215,6 +228,12 @@ def true_field(
         before = np.random.default_rng(3).standard_normal((prefix, math.prod(others)))
         field[:prefix] = before
     return np.moveaxis(field.reshape(rows, *others), 0, axes[0])
+
+
+def _before_signal(case: Case, rows: int, goal: int) -> int:
+    """Find the rows before those of a signal: the rest has one row for as many steps each."""
+    old, new = case.source_size[0], case.target_size[0]
+    return next(n for n in range(rows) if (rows - n) * new == (goal - n) * old)
 
 
 def _kernels(case: Case) -> tuple[set[Size], set[Size]]:
@@ -307,7 +326,7 @@ def _pasted(hint: str, case: Case, flags: list[str]) -> list[str] | None:
         hint = either[2]  # the user knows that it is no table
     if "--from" in flags:
         hint = hint.replace(" --from SIZE", "")
-    hint = hint.replace("--from SIZE", "--from {}x{}".format(*case.source_size))
+    hint = hint.replace("--from SIZE", f"--from {case.words(case.source_size)}")
     added = pasted_flags(hint)
     if not added or re.search(r"HxW|\bN\b|PATTERN|REGEX|SIZE", " ".join(added)):
         return None
@@ -387,7 +406,8 @@ def misplaced(case: Case, output: Path, report: Report) -> str:
     written = read(output)
     for step in report.plan.changes:
         tensor, target = case.tensors.get(step.name), case.changed.get(step.name)
-        image = step.table.role is Role.ABSOLUTE and step.action is Action.RESIZE
+        wanted = Role.SEQUENCE if case.is_signal else Role.ABSOLUTE
+        image = step.table.role is wanted and step.action is Action.RESIZE
         if not image or tensor is None or target is None or step.name in case.entry["values"]:
             continue
         field = true_field(case, tensor.shape, target.shape, at_goal=True)

@@ -92,7 +92,7 @@ def record(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any
     """Describe one model at both of its sizes."""
     arguments = {**shared.get(entry.get("use", ""), {}), **entry.get("args", {})}
     spec = {"class": entry["class"], **arguments}
-    source, target, parameters = both(spec, [tuple(entry["from"]), tuple(entry["to"])])
+    source, target, parameters = both(spec, [_sides(entry["from"]), _sides(entry["to"])])
     changed = [n for n in source if n not in target or source[n].shape != target[n].shape]
     values = {}
     for name in source:
@@ -132,6 +132,11 @@ def record_somehow(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[
     except Exception:
         without_parents(entry["class"].rpartition(".")[0])
         return record(entry, shared)
+
+
+def _sides(size: list[int]) -> tuple[int, int]:
+    """Give height and width; the length of a signal stands for both."""
+    return size[0], size[-1]
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:

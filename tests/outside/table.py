@@ -37,11 +37,12 @@ now.
   converted: the columns of a pair of tables, a causal mask and an index stayed as they were. The
   fourth is a generator that has other layers at another size.
 
-Some models that were tried are not in the table. **One of them ends wrong**: `vit_1d` of
-vit-pytorch reads a signal, not an image. It is refused at first; with `--from 224`, which the
-hint asks for, it is converted as if it had patches of 16×16 pixels. CrossViT of vit-pytorch is
-refused, and its hint does not work; the tests cannot make its values. CodeFormer, Twins and
-JumboViT are too large to keep.
+Models that read a signal are built at two lengths instead of two sizes; `--from` and `--to` then
+count steps of the signal. Before anything was tuned for them, `vit_1d` of vit-pytorch was converted
+wrongly, as if it had patches of an image.
+
+Some models that were tried are not in the table, because they are too large to keep: CodeFormer,
+Twins and JumboViT.
 
 Three more were tried in the second part and cannot be judged: cellpose's CPSAM at 384 px and an OCR
 model of modelscope keep their table whatever the size, and ImageBind has one size.

@@ -97,6 +97,8 @@ def flat_readers(every: Mapping[str, TensorInfo]) -> Iterator[tuple[TensorInfo, 
     for info in layers:
         if len(info.shape) != 2 or info.shape[1] in made or _EMBEDS.search(info.name):
             continue
+        if _reads_pooled_features(info, every):
+            continue
         for count in channels:
             cells, rest = divmod(info.shape[1], count)
             if not rest:
@@ -136,6 +138,23 @@ def _next_to_kernels(
         square = math.isqrt(cells) ** 2 == cells
         if not rest and square and cells >= _FEWEST_CELLS and channels < _FEWEST_CHANNELS:
             yield info, cells, channels
+
+
+# The first layer over the features of AlexNet and VGG in torchvision, and what it reads: these are
+# pooled to 6×6 and 7×7 cells at every size (torchvision/models/alexnet.py:36, vgg.py:42).
+_POOLED = {"classifier.1.weight": 256 * 6 * 6, "classifier.0.weight": 512 * 7 * 7}
+
+
+def _reads_pooled_features(info: TensorInfo, every: Mapping[str, TensorInfo]) -> bool:
+    for name, inputs in _POOLED.items():
+        stem = info.name.removesuffix(name)
+        last = every.get(f"{stem}classifier.6.weight")
+        if info.name.endswith(name) and info.shape == (_HIDDEN, inputs) and last is not None:
+            return last.shape[1:] == (_HIDDEN,) and f"{stem}features.0.weight" in every
+    return False
+
+
+_HIDDEN = 4096  # units of both designs
 
 
 def is_pair_of_cells(info: TensorInfo, cells: int) -> bool:

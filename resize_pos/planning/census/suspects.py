@@ -60,7 +60,9 @@ _ROTARY = lazy_regex(
 _RANDOM = lazy_regex(r"projection_matrix$")  # Performer's random features
 _USUAL_MULTIPLE = 32  # of which the lengths of layers are multiples
 _STATED_SIZE = lazy_regex(r"(?<![0-9])([1-9][0-9]{1,3})x([1-9][0-9]{1,3})(?![0-9])")
-_OFFSETS = lazy_regex(r"(?:rel|relative|pair|offset)\w*bias$", re.IGNORECASE)
+# A layer's bias is a vector: what has two axes and this name has offsets or pairs.
+_WIDEST_OFFSETS = 3  # times as many columns as rows
+_OFFSETS = lazy_regex(r"bias(?:_?(?:tab|table|map|grid|matrix|lut))?$", re.IGNORECASE)
 
 
 def require_whole(located: Located, steps: Sequence[Step], request: Request) -> None:
@@ -215,7 +217,9 @@ def _orphans(others: Sequence[TensorInfo], every: Mapping[str, TensorInfo]) -> l
         length
         for each in every.values()
         if DTYPES[each.dtype].floating and is_matrix_name(each.name)
-        if not (is_looked_up(each, every) and min(each.shape) <= MOST_HEADS)
+        if not (
+            (is_looked_up(each, every) or _is_bias_table(each)) and min(each.shape) <= MOST_HEADS
+        )
         for length in each.shape
     }
     pixels = has_pixels(every.values())
@@ -331,9 +335,10 @@ def _per_head(
 ) -> str:
     """A table with a short axis for the heads, and one number for each of many offsets."""
     name, lengths = info.name, [length for length in info.shape if length > 1]
-    if not 2 <= len(lengths) <= 3 or counts_something_else(name):
+    named_so = counts_something_else(name) and not _is_bias_table(info)
+    if not 2 <= len(lengths) <= 3 or named_so:
         return ""
-    layer = is_matrix_name(name) and not _OFFSETS.search(name)
+    layer = is_matrix_name(name) and not _is_bias_table(info)
     if layer and not is_looked_up(info, every):
         return ""
     vague = sound_of(name) is Sound.OTHER  # T5's buckets sound like it, too
@@ -350,13 +355,25 @@ def _per_head(
     return ""
 
 
+def _is_bias_table(info: TensorInfo) -> bool:
+    """Whether a tensor is called a bias and is none of a layer, as it is no vector."""
+    return len(long_axes(info.shape)) > 1 and _OFFSETS.search(info.name) is not None
+
+
 def _counts_pairs(lengths: Sequence[int], heads: int) -> bool:
     """Whether lengths besides the heads are (2h-1)(2w-1) offsets, or pairs of cells."""
     others = list(lengths)
     others.remove(heads)
     if len(others) == 2:
         return others[0] == others[1] or all(length % 2 for length in others)
-    return any(math.isqrt(n) ** 2 == n and n % 2 for n in (others[0], others[0] - 3))
+    return any(n % 2 and _odd_sides(n) for n in (others[0], others[0] - 3))
+
+
+def _odd_sides(count: int) -> bool:
+    """Whether a number is (2h-1)(2w-1) of a grid that is not too narrow."""
+    sides = range(math.isqrt(count), 0, -1)
+    low = next((side for side in sides if count % side == 0), 1)
+    return low >= _FEWEST_SIDE and count // low <= _WIDEST_OFFSETS * low
 
 
 def _mixes_cells(

@@ -18,6 +18,7 @@ from resize_pos.families.family import Owner
 
 _MOST_LISTED = 8
 _WIDEST_ASPECT = 16
+_LIKELY = (224, 240, 256, 336, 384, 448, 512, 518)  # pixels of a square; more so than a rectangle
 _MOST_PREFIX = 8  # largest prefix that is tried without evidence for it
 
 
@@ -142,9 +143,11 @@ def settle(
     if timed:
         return _settle_frames(name, rows, pairs, remarks, judge, volume=volume)
     squares = _squares(rows, pairs)
-    if square and len(squares) == 1:
-        return settled(squares[0], [*remarks, ONLY_SQUARE])
     answers = readings(rows, pairs)
+    rivals = [] if len(squares) != 1 else _with_tokens(squares[0], answers, tiling)
+    if square and len(squares) == 1 and not rivals:
+        return settled(squares[0], [*remarks, ONLY_SQUARE])
+    squares = [*squares, *rivals]
     opinion = judge(answers) if judge is not None and answers else None
     if opinion is not None and opinion.choice is not None:
         return settled(opinion.choice, [*remarks, opinion.words])
@@ -246,6 +249,31 @@ def _fits(rows: int, pairs: _Pairs, grid: Grid, timed: bool) -> list[Reading]:
 
 def _squares(rows: int, pairs: _Pairs) -> list[Reading]:
     return [reading for reading in readings(rows, pairs) if reading.grid.is_square]
+
+
+def _with_tokens(
+    square: Reading, answers: Sequence[Reading], tiling: Tiling | None
+) -> list[Reading]:
+    """List the readings in which tokens of the file own rows, if a square leaves none to them.
+
+    25 rows are 5×5, or a class row and 4×6. A square of a size that models are published in is
+    believed, as some models give their tokens no row.
+    """
+    if square.prefix.count or square.suffix.count or _is_published(square.grid, tiling):
+        return []
+    return [
+        each
+        for each in answers
+        if "may account for" in f"{each.prefix.reason} {each.suffix.reason}"
+        and each.prefix.count + each.suffix.count
+        and max(each.grid.height, each.grid.width) <= 2 * min(each.grid.height, each.grid.width)
+    ]
+
+
+def _is_published(grid: Grid, tiling: Tiling | None) -> bool:
+    steps = [tiling] if tiling is not None else [Tiling(Size(side, side)) for side in (14, 16)]
+    sizes = [step.pixels(grid) for step in steps]
+    return any(size.height in _LIKELY for size in sizes)
 
 
 def _tubes(rows: int, pairs: _Pairs) -> list[Reading]:

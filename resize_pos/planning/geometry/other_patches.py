@@ -139,6 +139,11 @@ def is_usual(size: Size) -> bool:
     return {size.height, size.width} <= _USUAL
 
 
+def is_published(size: Size) -> bool:
+    """Whether models are published for images of this size."""
+    return {size.height, size.width} <= _PUBLISHED
+
+
 def overlapping_reading(
     table: PositionTable, tensors: Mapping[str, TensorInfo]
 ) -> tuple[Size, int] | None:

@@ -27,6 +27,9 @@ _VERTICAL_SHARE = 0.05
 _UNTRAINED = 0.5  # share of white noise's participation ratio; trained tables have .01–.22
 _LINE_LOWEST = 0.4  # cosine; at the end of a row of cells, grids have 0 or less
 _LINE_USUAL = 0.6
+_RARE_ENDS = 0.02  # share of neighbours; a grid has more ends of rows of cells
+_LEAST_ALIKE = 0.15  # mean cosine of neighbours that is no chance
+_ALIKE_AT_ENDS = 0.65  # of that inside rows of cells; grids have 0.6 at most, lines about 1
 _LOOSE = 0.25  # of the usual cosine of neighbours in a row of cells; tokens have none
 _FEWEST_ALIKE = 0.2  # that cosine, below which tokens cannot be told from cells
 _SHOWN = 3
@@ -197,6 +200,33 @@ def looks_like_line(rows: _Rows) -> bool:
         return False
     beside = _cosines(_unit(rows - rows.mean(axis=0)), 1)
     return float(beside.min()) >= _LINE_LOWEST and float(np.median(beside)) >= _LINE_USUAL
+
+
+def shown_shape(rows: _Rows, reading: Reading) -> str:
+    """Say whether rows in a row look alike also at the ends of rows of cells: `line` or `grid`.
+
+    Of a reading as one row of cells, only a line can be said. Empty: the values show neither.
+    """
+    grid = rows[reading.prefix.count : reading.prefix.count + reading.grid.cells]
+    beside = _cosines(_unit(grid - grid.mean(axis=0)), 1)
+    ends = np.arange(1, len(grid)) % reading.grid.width == 0
+    inside, across = float(beside[~ends].mean()), float(beside[ends].mean()) if ends.any() else 1.0
+    if inside < _LEAST_ALIKE:
+        return ""
+    if not ends.any():
+        rare = float(np.quantile(beside, _RARE_ENDS))
+        return "line" if inside >= _LINE_LOWEST and rare >= _LINE_LOWEST / 2 else ""
+    if across >= _ALIKE_AT_ENDS * inside:
+        return "line"
+    return "grid" if inside >= _LINE_LOWEST else ""
+
+
+def rows_before_line(rows: _Rows, counts: Sequence[int]) -> int:
+    """Return how many rows, of the counts that may be, differ from the line after them."""
+    unit = _unit(rows - rows.mean(axis=0))
+    beside = _cosines(unit, 1)
+    apart = [n for n in counts if 0 < n < len(rows) - 1 and beside[n - 1] < _LINE_LOWEST]
+    return max(apart, default=0)
 
 
 def loose_rows(rows: _Rows, reading: Reading) -> tuple[int, int]:

@@ -209,7 +209,8 @@ def _read_patch(match: Match, around: Surroundings) -> Patch | None:
     both = {"h", "w"} <= layout.axes  # a table of rows or of columns alone counts no frames
     of_one_frame = "spatial" in tensor.name or match.family.one_frame
     flat = match.family.role is Role.ABSOLUTE and not of_one_frame and both
-    if found is not None and found.kernel is not None and flat and not layout.has_time:
+    framed = layout.has_time or "n" in layout.terms
+    if found is not None and found.kernel is not None and flat and not framed:
         kernel = around.tensors[found.kernel]
         if len(kernel.shape) == 5:
             # A tube of frames is read by a kernel of another depth; a cube cuts up a volume.
@@ -323,7 +324,11 @@ def _own_rows(rows: int, size: Size, side: int) -> bool:
     return 0 <= rows - (size.height // side) * (size.width // side) <= _MOST_OWN_ROWS
 
 
+_FRAMES_OF = {"h w d": "n (p h w s) d", "1 h w d": "1 n (p h w s) d"}
+
+
 def timed(layout: Layout) -> Layout:
-    """Return the layout of the same table with frames before the rows of cells."""
-    flat = "(p h" in layout.pattern
-    return Layout.parse(layout.pattern.replace(" h ", " t h ") if flat else "1 (p t h w s) d")
+    """Return the layout of the same table with frames: before the rows of cells, or as copies."""
+    if "(p h" in layout.pattern:
+        return Layout.parse(layout.pattern.replace(" h ", " t h "))
+    return Layout.parse(_FRAMES_OF.get(layout.pattern, "1 (p t h w s) d"))

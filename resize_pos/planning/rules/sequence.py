@@ -45,6 +45,7 @@ def settle_table(
         prefix, from_prefix = _prefix(match, around, rows - suffix, flags[0])
         evidence = (*from_prefix, *from_suffix)
     length = rows - prefix - suffix
+    _require_token_rows(match, around, flags[0], rows)
     if length < 1:
         raise GeometryError(
             f"{match.tensor.name} has {rows} rows; {prefix} before and {suffix} after the "
@@ -70,8 +71,10 @@ def plan_step(table: PositionTable, request: Request, steps: Mapping[str, Step])
         return keep(table, table.family.kept)
     if target is None:
         return keep(table, "a text table; no length was asked for (--to-length)")
-    if request.from_length is not None and table.length != request.from_length:
+    step = _samples_per_row(table, request.from_length)
+    if request.from_length is not None and table.length * step != request.from_length:
         return keep(table, f"its length {table.length} is not the {request.from_length} asked for")
+    target = _rows_of_samples(table, target, step)
     if target == table.length:
         return keep(table, f"already {target}")
     shape = table.layout.shape(table.tensor.shape, table.prefix, Grid(1, target), table.suffix)
@@ -105,8 +108,8 @@ def require_lengths(
             "no text table was found, so --to-length has nothing to change.",
             hint="`resize-pos inspect` lists the tables of the file; --to SIZE is for images.",
         )
-    lengths = sorted({table.length for table in changing})
     stated = request.from_length
+    lengths = sorted({table.length * _samples_per_row(table, stated) for table in changing})
     flag = "--from" if is_all_text(t.role for t in tables) else "--from-length"
     if stated is not None and lengths and stated not in lengths:
         raise _disagreement(changing, stated, flag)
@@ -117,6 +120,32 @@ def require_lengths(
             hint=f"say which to change: {' or '.join(f'{flag} {n}' for n in lengths)}; the others "
             "stay as they are.",
         )
+
+
+def _samples_per_row(table: PositionTable, stated: int | None) -> int:
+    """Return how many steps of a signal one row stands for, if `--from` counts such steps.
+
+    Only for a table that the user names: 3136 samples in 196 rows are patches of 16.
+    """
+    whole = stated is not None and stated > table.length and stated % table.length == 0
+    return stated // table.length if stated is not None and whole and _is_named(table) else 1
+
+
+def _is_named(table: PositionTable) -> bool:
+    return table.family.name == "custom"
+
+
+def _rows_of_samples(table: PositionTable, target: int, step: int) -> int:
+    """Turn a length in samples into a number of rows."""
+    if target % step:
+        below, above = target // step * step, (target // step + 1) * step
+        raise GeometryError(
+            f"{table.name}: --to {target} is not a multiple of {step}, the steps of the signal for "
+            "which one row stands.",
+            hint=f"the nearest lengths that fit are {below or above} and {above}; --to-length N "
+            "without --from counts rows.",
+        )
+    return target // step
 
 
 def _disagreement(tables: Sequence[PositionTable], stated: int, flag: str) -> GeometryError:
@@ -149,6 +178,19 @@ def _require_no_flags(match: Match, flags: tuple[int | None, int | None]) -> Non
             f"{match.tensor.name}: its axes `{match.layout}` have no rows before or after the "
             "positions.",
             hint="write the axes as `(p l s) d` to have --prefix and --suffix.",
+        )
+
+
+def _require_token_rows(match: Match, around: Surroundings, prefix: int | None, rows: int) -> None:
+    """Ask how many rows belong to tokens, if the user writes `p` and the model has tokens."""
+    if prefix is not None or "p" not in match.layout.axes or not match.prefixes:
+        return
+    counts = sorted({0, *(each.count for each in match.prefixes if each.count < rows)})
+    if len(counts) > 1 and match.tensor.name not in around.known:
+        owners = "; ".join(each.reason for each in match.prefixes if each.count)
+        raise GeometryError(
+            f"{match.tensor.name} has {rows} rows, and {owners}.",
+            hint=f"pass {' or '.join(f'--prefix {count}' for count in reversed(counts))}.",
         )
 
 

@@ -57,7 +57,8 @@ def axial_pair(
     counted = "0" in tensor.name[-1:] and sound_of(tensor.name) is not Sound.POSITION
     if counted and widths and len(tensor.shape) < 4:  # weights.0 and weights.1 of anything
         return None
-    if tensor.name.endswith(".0") and len(tensor.shape) < 4 and _are_scales(tensor, other):
+    listed = tensor.name.endswith((".0", ".1"))
+    if listed and len(tensor.shape) < 4 and _are_scales(tensor, other):
         return None
     stem = tensor.name.rpartition(".")[0]
     first, second = (

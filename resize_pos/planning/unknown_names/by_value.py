@@ -51,10 +51,12 @@ from resize_pos.planning.unknown_names.open_layouts import (
     with_pattern,
 )
 from resize_pos.planning.unknown_names.shared_axis import is_line, shared_axis
+from resize_pos.planning.unknown_names.signals import as_signal, reads_steps, signal_doubt
 from resize_pos.planning.unknown_names.value_evidence import (
     Attempt,
     Values,
     ask_values,
+    is_strip,
     is_told,
     likely,
     looks_learned,
@@ -143,13 +145,17 @@ def _consider(
             errors.append(error)
     best = likely(attempts)
     named = candidate.sound is Sound.POSITION
-    if len(best) > 1:
-        return _open(candidate, several_layouts(candidate, best, around), little, around)
+    readings = [each.table.layout for each in best]
+    if errors and "can be read as" in errors[0].message and not any(e.supported for e in best):
+        readings = list(candidate.layouts)  # its grid is open, which does not speak for another one
+    if best and len(readings) > 1:
+        return _open(candidate, several_layouts(candidate, readings, around), little, around)
     if not best:
         return _open(candidate, with_pattern(candidate, errors[0], around), little, around)
     attempt = best[0]
     alone = not any(table.role is Role.ABSOLUTE for table in settled.values())
     objection = _objection(candidate, attempt, around, alone)
+    objection = objection or signal_doubt(attempt.table, around)
     if objection is None:
         return (_accepted(attempt, around),)
     strong = attempt.supported or (named and attempt.values is Values.CONTRADICT)
@@ -170,15 +176,21 @@ def _open(
     In a batch, sizes are pixels, so a sequence stays.
     """
     tensor = candidate.tensor
-    layout = None if pictured else text_layout(tensor, candidate.layouts[0])
+    layouts, others = candidate.layouts, around.tensors.values()
+    layout = None if pictured else text_layout(tensor, layouts[0], others)
     if layout is not None and around.once(
         "reads sequences", lambda: reads_sequences(around.tensors)
     ):
         if around.many:
             return None
+        if reads_steps(tensor, candidate.layouts[0], around):
+            error = as_signal(error, tensor, candidate.layouts[0], around)
+            return OpenCase(Unsettled(tensor, replace(FAMILY, axes=candidate.layouts), error))
         flags = command(tensor, layout, around.tensors)
         words = f"{tensor} may hold one row per word or frame; no family knows its name."
         error = GeometryError(words, hint=either(flags, tensor, around.tensors))
+    elif not pictured:
+        error = as_signal(error, tensor, candidate.layouts[0], around)
     family = replace(FAMILY, axes=candidate.layouts)
     return OpenCase(Unsettled(tensor, family, error), strength)
 
@@ -283,6 +295,14 @@ def _objection(
                 table.tensor,
                 around.tensors,
             ),
+        )
+    if is_strip(table) and not told:
+        return refusal(
+            f"{candidate.tensor} may be a position table of {reading_of(table)}, or "
+            f"{table.grid.height} frames of {table.grid.width} rows",
+            None,
+            replace(table, patch=None, layout=timed(table.layout)),
+            around,
         )
     if _small_kernel(table, around) and not told and table.follows is None:
         return refusal(

@@ -31,7 +31,7 @@ _FEWEST_FEATURES = 32  # of a model; shorter biases are those of classes
 _LAYOUTS: Mapping[int, tuple[str, ...]] = {
     2: ("(p h w s) d", "d (p h w s)"),
     3: ("1 (p h w s) d", "(p h w s) 1 d", "1 d (p h w s)", "h w d", "d h w"),
-    4: ("1 h w d", "1 d h w", "1 1 (p h w s) d", "1 (p h w s) 1 d", "1 n (p h w s) d"),
+    4: ("1 h w d", "1 d h w", "1 1 (p h w s) d", "1 (p h w s) 1 d", "1 n (p h w s) d", "t h w d"),
     5: ("1 t h w d", "1 d t h w"),
 }
 # One row per row or column of cells, by the number of axes and what the name says.
@@ -39,6 +39,7 @@ _AXIAL: Mapping[int, tuple[str, ...]] = {
     2: ("{} d",),
     3: ("1 {} d", "{} 1 d"),
     4: ("1 h 1 d", "1 1 w d", "1 d h 1", "1 d 1 w"),
+    5: ("1 1 h 1 d", "1 1 1 w d", "1 d 1 h 1", "1 d 1 1 w"),
 }
 
 _WORD = lazy_regex(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -89,6 +90,7 @@ _AXES_OF_NAMES: Sequence[tuple[str, str]] = (
     ("vertical", "horizontal"),
     ("freq", "time"),
     ("0", "1"),
+    ("1", "2"),  # of three, the first of which counts frames
 )
 _AXIS_WORD = lazy_regex(
     "|".join(
@@ -285,8 +287,8 @@ def _sensible(layout: Layout, shape: tuple[int, ...]) -> bool:
     grid = layout.grid(shape)
     if channels < _FEWEST_CHANNELS or layout.rows(shape) < FEWEST_ROWS:
         return False
-    if grid is None:
-        return True
+    if grid is None or (layout.terms[0] == "t" and shape[0] == 1):
+        return grid is None
     low, high = sorted((grid.height, grid.width))
     return low >= 2 and high <= _WIDEST_ASPECT * low
 
@@ -308,20 +310,29 @@ def _names_axis(name: str) -> bool:
 
 def axial_pair_names(name: str, tensors: Mapping[str, TensorInfo]) -> tuple[str, str] | None:
     """Return the names of two tables that go together, rows of cells first: pos_y and pos_x."""
-    if not name.endswith((".0", ".1")) and not _names_axis(name.translate(SAME_DIGIT)):
+    if not name.endswith((".0", ".1", ".2")) and not _names_axis(name.translate(SAME_DIGIT)):
         return None  # nearly all names
     for pair in _AXES_OF_NAMES:
         for axis, other_axis in (pair, pair[::-1]):
             if axis not in name or (axis.isdecimal() and not name.endswith(axis)):
                 continue
             for found in re.finditer(rf"(?<![A-Za-z]){axis}(?![A-Za-z])|(?<=_){axis}", name):
-                counted = axis.isdecimal() and name.endswith(f".{axis}")
-                if axis.isdecimal() and (not counted or f"{name[:-1]}2" in tensors):
-                    continue  # a list of three or more is one of blocks, or of volumes
+                if axis.isdecimal() and not _counts_axes(name, axis, pair, tensors):
+                    continue  # a list of more than three is one of blocks
                 other = name[: found.start()] + other_axis + name[found.end() :]
                 if other in tensors and other != name:
                     return (name, other) if axis == pair[0] else (other, name)
     return None
+
+
+def _counts_axes(
+    name: str, axis: str, pair: tuple[str, str], tensors: Mapping[str, TensorInfo]
+) -> bool:
+    """Whether the numbers of a list are axes: two of an image, or three with frames first."""
+    if not name.endswith(f".{axis}"):
+        return False
+    beside = [f"{name[:-1]}{number}" in tensors for number in range(_MOST_COORDINATES)]
+    return beside.index(False) == int(pair[1]) + 1 if False in beside else False
 
 
 def token_rows(

@@ -16,6 +16,7 @@ from resize_pos.core.request import Request
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import PositionTable, Unsettled
+from resize_pos.planning.unknown_names.candidates import token_rows
 
 _WORDS = lazy_regex(r"(?:word|tok(?:en)?|vocab|char)s?(?:_?emb\w*)?[./]|\bwte\b|embed_tokens")
 MOST_CELLS = 20_000  # some more than 128×128; a table with more rows is a vocabulary
@@ -103,12 +104,20 @@ def _names_alike(tensors: Iterable[str]) -> Counter[str]:
 _counted: dict[int, tuple[Iterable[str], Counter[str]]] = {}  # of the file that was asked last
 
 
-def text_layout(tensor: TensorInfo, layout: Layout | None = None) -> Layout | None:
-    """Return how a table of words or frames is laid out; None if its shape is not that of one."""
+def text_layout(
+    tensor: TensorInfo, layout: Layout | None = None, tensors: Iterable[TensorInfo] = ()
+) -> Layout | None:
+    """Return how a table of words or frames is laid out; None if its shape is not that of one.
+
+    If tokens of the model may own rows, these are named, too, so that the user is asked for them.
+    """
     if layout is not None and "(p h w s)" not in layout.pattern:
         return None
     flat = {2: "l d", 3: "1 l d"}.get(len(tensor.shape)) if layout is None else layout.pattern
-    found = None if flat is None else Layout.parse(flat.replace("(p h w s)", "l"))
+    before = token_rows(tensor.name.rpartition(".")[0], tensor.shape[-1], tensors)[0]
+    line = "(p l)" if len(before) > 1 else "l"
+    flat = None if flat is None else flat.replace("(p h w s)", "l").replace("l", line)
+    found = None if flat is None else Layout.parse(flat)
     return found if found is not None and found.mismatch(tensor.shape) is None else None
 
 
@@ -125,6 +134,11 @@ def reads_sequences(tensors: Mapping[str, TensorInfo]) -> bool:
         else len(info.shape) == 3 and info.name.endswith("weight") and info.shape[2] > 1
         for info in tensors.values()
     )
+
+
+def has_words(tensors: Mapping[str, TensorInfo]) -> bool:
+    """Whether a model has a vocabulary."""
+    return any(len(info.shape) == 2 and _is_vocabulary(info, tensors) for info in tensors.values())
 
 
 def _is_vocabulary(info: TensorInfo, tensors: Mapping[str, TensorInfo]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import TensorInfo
@@ -11,7 +12,6 @@ from resize_pos.planning.geometry.coordinates import MOST_COORDINATES, coordinat
 from resize_pos.planning.rules.base import Surroundings
 from resize_pos.planning.unknown_names.candidates import TableCandidate
 from resize_pos.planning.unknown_names.commands import command, either, from_flag, name_regex
-from resize_pos.planning.unknown_names.value_evidence import Attempt
 
 _MOST_BYTES = 2**24  # of coordinates
 _STEP_FLAG = lazy_regex(r"--patch \d+(?:x\d+)?")
@@ -19,16 +19,16 @@ _GRID_FLAGS = lazy_regex(r"--prefix \d+ --from-grid \d+x\d+")
 
 
 def several_layouts(
-    candidate: TableCandidate, attempts: Sequence[Attempt], around: Surroundings
+    candidate: TableCandidate, readings: Sequence[Layout], around: Surroundings
 ) -> GeometryError:
     """Say that the shape of a tensor can be read in more than one way."""
-    layouts = " or ".join(f"'{each.table.layout}'" for each in attempts)
-    first = attempts[0].table
-    flags = command(first.tensor, first.layout, around.tensors) + from_flag(around.request)
+    layouts = " or ".join(f"'{each}'" for each in readings)
+    tensor = candidate.tensor
+    flags = command(tensor, readings[0], around.tensors) + from_flag(around.request)
     return GeometryError(
         f"{candidate.tensor} may be a position table, but more than one of its axes is as long as "
         f"a width of this model ({layouts}), and its values do not tell.",
-        hint=either(flags, first.tensor, around.tensors),
+        hint=either(flags, tensor, around.tensors),
     )
 
 

@@ -57,6 +57,12 @@ def likely(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
     return usual or best
 
 
+def is_strip(table: PositionTable) -> bool:
+    """Whether a stored grid is so narrow that its shape may be frames and rows of cells."""
+    sides = sorted((table.grid.height, table.grid.width))
+    return table.layout.pattern in ("1 h w d", "h w d") and sides[1] > _USUAL_ASPECT * sides[0]
+
+
 def ask_values(table: PositionTable, match: Match, around: Surroundings) -> Attempt:
     """Compare the reading with the one that the values support."""
     if not _readable(table.tensor, around):
