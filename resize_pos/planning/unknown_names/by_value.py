@@ -175,22 +175,19 @@ def _open(
 
     In a batch, sizes are pixels, so a sequence stays.
     """
-    tensor = candidate.tensor
-    layouts, others = candidate.layouts, around.tensors.values()
-    layout = None if pictured else text_layout(tensor, layouts[0], others)
-    if layout is not None and around.once(
-        "reads sequences", lambda: reads_sequences(around.tensors)
-    ):
+    tensor, first, tensors = candidate.tensor, candidate.layouts[0], around.tensors
+    layout = None if pictured else text_layout(tensor, first, tensors.values())
+    if layout is not None and around.once("reads sequences", lambda: reads_sequences(tensors)):
         if around.many:
             return None
-        if reads_steps(tensor, candidate.layouts[0], around):
-            error = as_signal(error, tensor, candidate.layouts[0], around)
-            return OpenCase(Unsettled(tensor, replace(FAMILY, axes=candidate.layouts), error))
-        flags = command(tensor, layout, around.tensors)
-        words = f"{tensor} may hold one row per word or frame; no family knows its name."
-        error = GeometryError(words, hint=either(flags, tensor, around.tensors))
+        if reads_steps(tensor, first, around):
+            strength, error = Strength.WEAK, as_signal(error, tensor, first, around)
+        else:
+            flags = command(tensor, layout, tensors)
+            words = f"{tensor} may hold one row per word or frame; no family knows its name."
+            error = GeometryError(words, hint=either(flags, tensor, tensors))
     elif not pictured:
-        error = as_signal(error, tensor, candidate.layouts[0], around)
+        error = as_signal(error, tensor, first, around)
     family = replace(FAMILY, axes=candidate.layouts)
     return OpenCase(Unsettled(tensor, family, error), strength)
 
