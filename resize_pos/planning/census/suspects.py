@@ -335,11 +335,10 @@ def _per_head(
 ) -> str:
     """A table with a short axis for the heads, and one number for each of many offsets."""
     name, lengths = info.name, [length for length in info.shape if length > 1]
-    named_so = counts_something_else(name) and not _is_bias_table(info)
-    if not 2 <= len(lengths) <= 3 or named_so:
+    if not 2 <= len(lengths) <= 3:
         return ""
-    layer = is_matrix_name(name) and not _is_bias_table(info)
-    if layer and not is_looked_up(info, every):
+    layer = counts_something_else(name) or (is_matrix_name(name) and not is_looked_up(info, every))
+    if layer and not _is_bias_table(info):
         return ""
     vague = sound_of(name) is Sound.OTHER  # T5's buckets sound like it, too
     for heads in (lengths[0], lengths[-1]):
@@ -371,8 +370,7 @@ def _counts_pairs(lengths: Sequence[int], heads: int) -> bool:
 
 def _odd_sides(count: int) -> bool:
     """Whether a number is (2h-1)(2w-1) of a grid that is not too narrow."""
-    sides = range(math.isqrt(count), 0, -1)
-    low = next((side for side in sides if count % side == 0), 1)
+    low = next(side for side in range(math.isqrt(count), 0, -1) if count % side == 0)
     return low >= _FEWEST_SIDE and count // low <= _WIDEST_OFFSETS * low
 
 
