@@ -158,6 +158,27 @@ def test_patches_that_may_overlap_are_refused_with_both_commands(
     check(output, "pos_embed", 24, 12)
 
 
+@pytest.mark.parametrize(("frames", "step"), [(512, 10), (1024, 8), (301, 11)])
+def test_spectrograms_in_patches_that_may_overlap_are_refused(
+    frames: int, step: int, tmp_path: Path
+) -> None:
+    grid = (128 - 16) // step + 1, (frames - 16) // step + 1
+    tensors = timm(with_row(rows(*grid))[None], (D, 1, 16, 16))
+    error = refused(tmp_path, tensors, "--to 128x640")
+    assert f"with one patch every {step} px" in error.message
+    overlap, beside = pasted_ways(error.hint or "")[:2]
+    _, output = convert_with(tmp_path, tensors, ["--to", "128x640", *overlap])
+    check(output, "pos_embed", grid[0], (640 - 16) // step + 1)
+    _, output = convert_with(tmp_path, tensors, ["--to", "128x640", *beside])
+    check(output, "pos_embed", 8, 40)
+
+
+def test_spectrograms_in_patches_side_by_side_are_not_asked_about(tmp_path: Path) -> None:
+    tensors = timm(with_row(rows(8, 30))[None], (D, 1, 16, 16))
+    _, output = convert(tmp_path, tensors, "--to 128x640")
+    check(output, "pos_embed", 8, 40)
+
+
 def test_a_rectangle_that_nothing_states_is_a_warning(tmp_path: Path) -> None:
     report, _ = convert(tmp_path, timm(with_row(rows(13, 18))[None]), TO)
     assert report.verdict is Level.WARN

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
+from itertools import product
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid, Size, Tiling
@@ -33,6 +34,7 @@ _PUBLISHED = frozenset(
 )
 # Height and width of people, whole or cut out for their pose; patches often overlap.
 _USUAL_RECTANGLES = ((256, 128), (384, 128), (384, 192), (256, 192), (384, 288))
+_BINS = (128, 80, 64)  # height of spectrograms, which have one channel; patches often overlap
 _OFTEN_OVERLAPPING = range(8, 17)  # pixels; larger kernels hardly ever overlap
 _FEWEST_CELLS = 36
 _ODD = (3, 5, 7)  # pixels; such kernels usually move by half their side, over a padded image
@@ -162,16 +164,28 @@ def overlapping_reading(
     own = Tiling(patch).pixels(grid)
     if _is_published(own, patch.height):
         return None
-    square = [(pixels, pixels) for pixels in sorted(_USUAL)]
     return next(
         (
             (Size(*size), step)
-            for size in (square if grid.is_square else _USUAL_RECTANGLES)
-            for step in range(patch.height - 1, patch.height // 2 - 1, -1)
+            for size, step in _overlapping_sizes(grid, patch.height, channels=kernel.shape[1])
             if _overlapping_grid(size, patch.height, step) == (grid.height, grid.width)
         ),
         None,
     )
+
+
+def _overlapping_sizes(
+    grid: Grid, patch: int, *, channels: int
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """List usual sizes of images with overlapping patches, each with the steps to try."""
+    steps = range(patch - 1, patch // 2 - 1, -1)
+    square = [(pixels, pixels) for pixels in sorted(_USUAL)]
+    yield from product(square if grid.is_square else _USUAL_RECTANGLES, steps)
+    if channels == 1 and not grid.is_square and grid.height * patch not in _BINS:
+        for bins, step in product(_BINS, steps):
+            frames = (grid.width - 1) * step + patch
+            rounded = frames + -frames % 16  # patches may leave out the last frames
+            yield (bins, rounded if rounded < frames + step else frames), step
 
 
 def _is_published(size: Size, patch: int) -> bool:
