@@ -31,6 +31,7 @@ from resize_pos.planning.unknown_names.candidates import (
     is_plain_layer,
     is_stored_map,
     token_rows,
+    tokens_of,
     widths_of,
 )
 from resize_pos.planning.unknown_names.commands import (
@@ -176,7 +177,7 @@ def _open(
     In a batch, sizes are pixels, so a sequence stays.
     """
     tensor, first, tensors = candidate.tensor, candidate.layouts[0], around.tensors
-    layout = None if pictured else text_layout(tensor, first, tensors.values())
+    layout = None if pictured else text_layout(tensor, first, tokens_of(around))
     if layout is not None and around.once("reads sequences", lambda: reads_sequences(tensors)):
         if around.many:
             return None
@@ -214,7 +215,7 @@ def match_by_shape(
     stem = tensor.name.rpartition(".")[0] + "." if "." in tensor.name else ""
     width = tensor.shape[layout.terms.index("d")] if "d" in layout.terms else 0
     before, after = around.once(
-        ("token rows", stem, width), lambda: token_rows(stem, width, around.tensors.values())
+        ("token rows", stem, width), lambda: token_rows(stem, width, tokens_of(around))
     )
     if family.name != NAME and all(each.count != 1 for each in before):
         before = (*before, RowCount(1, "1 row without a token"))

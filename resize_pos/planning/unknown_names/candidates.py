@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.fast_dataclass import dataclass
@@ -19,6 +20,9 @@ from resize_pos.core.lazy_regex import lazy_regex
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.family import SAME_DIGIT
 from resize_pos.planning.geometry.grid_solver import RowCount, rows_in_words
+
+if TYPE_CHECKING:
+    from resize_pos.planning.rules.base import Surroundings
 
 FEWEST_ROWS = 9  # a 3×3 grid; smaller counts are tokens, heads and the like
 _WIDEST_ASPECT = 16
@@ -338,8 +342,11 @@ def _counts_axes(
 def token_rows(
     stem: str, width: int, tensors: Iterable[TensorInfo]
 ) -> tuple[tuple[RowCount, ...], tuple[RowCount, ...]]:
-    """List the rows that tokens of this model may own: before the grid, and after it."""
-    tokens = [info for info in tensors if _is_token(info, width)]
+    """List the rows that tokens of this model may own: before the grid, and after it.
+
+    If thousands of tables ask, `tensors` should be the tokens alone (`tokens_of`).
+    """
+    tokens = [info for info in tensors if info.shape[-1:] == (width,) and is_token(info)]
     nearest = max((_shared(stem, info.name) for info in tokens), default=0)
     near = [info for info in tokens if _shared(stem, info.name) == nearest]
     sizes = {info.name: math.prod(info.shape[:-1]) for info in near[:4]}
@@ -352,8 +359,14 @@ def token_rows(
     return before, tuple(each for each in before if each.count <= 1)
 
 
-def _is_token(info: TensorInfo, width: int) -> bool:
-    if not info.shape or info.shape[-1] != width or len(info.shape) > 3 or 0 in info.shape:
+def tokens_of(around: Surroundings) -> list[TensorInfo]:
+    """List the tokens of a file."""
+    return around.once("tokens", lambda: [t for t in around.tensors.values() if is_token(t)])
+
+
+def is_token(info: TensorInfo) -> bool:
+    """Whether a tensor holds tokens, by its name and shape."""
+    if not 1 <= len(info.shape) <= 3 or 0 in info.shape:
         return False
     name = info.name
     if is_matrix_name(name):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import TypeVar, cast
 
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
@@ -17,6 +18,8 @@ from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import PositionTable, Unsettled
 from resize_pos.planning.unknown_names.candidates import token_rows
+
+Found = TypeVar("Found")
 
 _WORDS = lazy_regex(r"(?:word|tok(?:en)?|vocab|char)s?(?:_?emb\w*)?[./]|\bwte\b|embed_tokens")
 MOST_CELLS = 20_000  # some more than 128×128; a table with more rows is a vocabulary
@@ -79,12 +82,21 @@ def _names_of_one_layout(name: str, tensors: Iterable[str], one_shape: bool) -> 
 
     Empty if all names like it have them. `one_shape`: with the same shape.
     """
-    if _names_alike(tensors)[_NUMBER.sub("0", name)] < 2 or not isinstance(tensors, Mapping):
+    if not isinstance(tensors, Mapping):
         return ""
-    alike = [each for each in tensors if _NUMBER.sub("0", each) == _NUMBER.sub("0", name)]
-    kinds = {each: _kind(tensors[each], one_shape) for each in alike}
-    same = [each for each in alike if kinds[each] == kinds[name]]
-    return "|".join(f"^{re.escape(n)}$" for n in same) if len(same) < len(alike) else ""
+    place = _NUMBER.sub("0", name), _kind(tensors[name], one_shape)
+    same = _asked_last(tensors, one_shape, lambda: _by_layout(tensors, one_shape))[place]
+    alike = _names_alike(tensors)[place[0]]
+    return "|".join(f"^{re.escape(n)}$" for n in same) if len(same) < alike else ""
+
+
+def _by_layout(
+    tensors: Mapping[str, TensorInfo], one_shape: bool
+) -> dict[tuple[str, tuple[int, ...]], list[str]]:
+    found: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for name, info in tensors.items():
+        found.setdefault((_NUMBER.sub("0", name), _kind(info, one_shape)), []).append(name)
+    return found
 
 
 def _kind(tensor: TensorInfo, one_shape: bool) -> tuple[int, ...]:
@@ -92,16 +104,21 @@ def _kind(tensor: TensorInfo, one_shape: bool) -> tuple[int, ...]:
 
 
 def _names_alike(tensors: Iterable[str]) -> Counter[str]:
-    """Count the names that differ in numbers only; once for a file, as each table may ask."""
-    known = _counted.get(id(tensors))
-    if known is None or known[0] is not tensors:
-        _counted.clear()
-        known = tensors, Counter(_NUMBER.sub("0", name) for name in tensors)
-        _counted[id(tensors)] = known
-    return known[1]
+    """Count the names that differ in numbers only."""
+    return _asked_last(tensors, "alike", lambda: Counter(_NUMBER.sub("0", n) for n in tensors))
 
 
-_counted: dict[int, tuple[Iterable[str], Counter[str]]] = {}  # of the file that was asked last
+def _asked_last(tensors: Iterable[str], key: object, find: Callable[[], Found]) -> Found:
+    """Compute a value once for a file, as each of its tables may ask."""
+    if not _last or _last[0][0] is not tensors:
+        _last[:] = [(tensors, {})]
+    found = _last[0][1]
+    if key not in found:
+        found[key] = find()
+    return cast("Found", found[key])
+
+
+_last: list[tuple[Iterable[str], dict[object, object]]] = []  # the file that was asked about last
 
 
 def text_layout(

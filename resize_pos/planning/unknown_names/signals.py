@@ -21,7 +21,7 @@ from resize_pos.families.tables import Located, PositionTable
 from resize_pos.planning.geometry.grid_solver import Reading, RowCount
 from resize_pos.planning.geometry.other_patches import is_published
 from resize_pos.planning.rules.base import Match, Surroundings
-from resize_pos.planning.unknown_names.candidates import token_rows
+from resize_pos.planning.unknown_names.candidates import token_rows, tokens_of
 from resize_pos.planning.unknown_names.commands import command, from_flag
 from resize_pos.planning.unknown_names.shared_axis import line_layout as shared_line
 
@@ -53,7 +53,7 @@ def signal_doubt(table: PositionTable, around: Surroundings) -> GeometryError | 
     """Return why a table may be that of a signal; None if it is that of an image."""
     request, layout, info = around.request, table.layout, table.tensor
     plain = table.role is Role.ABSOLUTE and table.fixed is None and table.follows is None
-    pictured = request.axes is not None or request.from_grid is not None or bool(around.configs)
+    pictured = request.from_grid is not None or bool(around.configs) or _names_an_image(request)
     if not plain or pictured or table.name in around.known or line_layout(layout) is None:
         return None
     if table.frames > 1 or not around.once("flat", lambda: reads_no_image(around.tensors)):
@@ -65,10 +65,10 @@ def signal_doubt(table: PositionTable, around: Surroundings) -> GeometryError | 
         return _refusal(info, layout, words, around)
     if shown == "grid":
         return None
-    kernel = next(_kernels_of_steps(info, layout, around), None)
+    kernel = _kernel_of_steps(info, layout, around)
     if kernel is not None:
         return _refusal(info, layout, f"{kernel} reads steps of a series, not pixels", around)
-    linear = next(_linear_embeddings(info, layout, around), None)
+    linear = _linear_embedding(info, layout, around)
     if linear is None or table.patch is None:
         return None
     size = Tiling(table.patch).pixels(table.grid)
@@ -93,17 +93,17 @@ def as_signal(
     error: GeometryError, tensor: TensorInfo, layout: Layout, around: Surroundings
 ) -> GeometryError:
     """Say in a refusal that the rows may be the steps of a signal, if they may."""
-    if around.request.axes is not None or line_layout(layout) is None:
+    if _names_an_image(around.request) or line_layout(layout) is None:
         return error
     if not around.once("flat", lambda: reads_no_image(around.tensors)):
         return error
-    kernel = next(_kernels_of_steps(tensor, layout, around), None)
+    kernel = _kernel_of_steps(tensor, layout, around)
     shown = _shown(tensor, layout, None, around)
     if shown == "line":
         return _refusal(tensor, layout, "its values vary smoothly from row to row", around)
     if kernel is not None:
         return _refusal(tensor, layout, f"{kernel} reads steps of a series, not pixels", around)
-    linear = next(_linear_embeddings(tensor, layout, around), None)
+    linear = _linear_embedding(tensor, layout, around)
     if linear is None:
         return error
     size = around.request.from_size
@@ -119,9 +119,15 @@ def as_signal(
     return GeometryError(error.message, hint=f"{hint}; for a signal, pass {flags}.")
 
 
+def _names_an_image(request: Request) -> bool:
+    """Whether flags say what the rows are. A height and a width are not those of a signal."""
+    sizes = (request.from_size, request.to_size)
+    return request.axes is not None or any(s and s.height != s.width for s in sizes)
+
+
 def reads_steps(tensor: TensorInfo, layout: Layout, around: Surroundings) -> bool:
     """Whether a 1-D convolution makes the rows of a table."""
-    return any(True for _ in _kernels_of_steps(tensor, layout, around))
+    return _kernel_of_steps(tensor, layout, around) is not None
 
 
 def require_unit(located: Located, request: Request) -> None:
@@ -197,7 +203,7 @@ def _token_counts(tensor: TensorInfo, layout: Layout, around: Surroundings) -> t
     stem = tensor.name.rpartition(".")[0] + "." if "." in tensor.name else ""
     width = _width(tensor, layout)
     return around.once(
-        ("token rows", stem, width), lambda: token_rows(stem, width, around.tensors.values())
+        ("token rows", stem, width), lambda: token_rows(stem, width, tokens_of(around))
     )[0]
 
 
@@ -233,10 +239,9 @@ def _rows(tensor: TensorInfo, layout: Layout, around: Surroundings) -> NDArray[n
     return rows_of(values, layout)
 
 
-def _kernels_of_steps(
-    tensor: TensorInfo, layout: Layout, around: Surroundings
-) -> Iterator[TensorInfo]:
-    return _step_kernels(_width(tensor, layout), around.tensors)
+def _kernel_of_steps(tensor: TensorInfo, layout: Layout, around: Surroundings) -> TensorInfo | None:
+    width = _width(tensor, layout)
+    return around.once(("steps", width), lambda: next(_step_kernels(width, around.tensors), None))
 
 
 def _step_kernels(width: int, tensors: Mapping[str, TensorInfo]) -> Iterator[TensorInfo]:
@@ -251,10 +256,11 @@ def _step_kernels(width: int, tensors: Mapping[str, TensorInfo]) -> Iterator[Ten
     )
 
 
-def _linear_embeddings(
+def _linear_embedding(
     tensor: TensorInfo, layout: Layout, around: Surroundings
-) -> Iterator[TensorInfo]:
-    return _linear(_width(tensor, layout), around.tensors)
+) -> TensorInfo | None:
+    width = _width(tensor, layout)
+    return around.once(("linear", width), lambda: next(_linear(width, around.tensors), None))
 
 
 def _linear(width: int, tensors: Mapping[str, TensorInfo]) -> Iterator[TensorInfo]:
