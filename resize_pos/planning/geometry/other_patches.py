@@ -35,7 +35,8 @@ _PUBLISHED = frozenset(
 # Height and width of people, whole or cut out for their pose; patches often overlap.
 _USUAL_RECTANGLES = ((256, 128), (384, 128), (384, 192), (256, 192), (384, 288))
 _BINS = (128, 80, 64)  # height of spectrograms, which have one channel; patches often overlap
-_OFTEN_OVERLAPPING = range(8, 17)  # pixels; larger kernels hardly ever overlap
+# Pixels. Larger kernels hardly ever overlap, and those of 14 (DINOv2, CLIP) never do.
+_OFTEN_OVERLAPPING = frozenset(range(8, 17)) - {14}
 _FEWEST_CELLS = 36
 _ODD = (3, 5, 7)  # pixels; such kernels usually move by half their side, over a padded image
 _DIGITS = lazy_regex(r"\d+")
@@ -162,7 +163,7 @@ def overlapping_reading(
     if not (cut and flat) or patch.height not in _OFTEN_OVERLAPPING:
         return None
     own = Tiling(patch).pixels(grid)
-    if _is_published(own, patch.height):
+    if _is_published(own):
         return None
     return next(
         (
@@ -188,11 +189,11 @@ def _overlapping_sizes(
             yield (bins, rounded if rounded < frames + step else frames), step
 
 
-def _is_published(size: Size, patch: int) -> bool:
+def _is_published(size: Size) -> bool:
     """Whether models without overlapping patches are published in this size."""
     if size.height != size.width:
         return (size.height, size.width) in _USUAL_RECTANGLES
-    return size.height in _PUBLISHED or (patch == 14 and size.height == 336)
+    return size.height in _PUBLISHED
 
 
 def _overlapping_grid(size: tuple[int, int], patch: int, step: int) -> tuple[int, int]:
