@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 from os import fsdecode
-from pathlib import Path
 
 from resize_pos.core.errors import ResizePosError
 
@@ -38,6 +37,8 @@ def cause(error: OSError) -> tuple[str, str | None]:
 
 
 def _stands_somewhere() -> bool:
+    from pathlib import Path  # --help needs it nowhere else
+
     try:
         Path.cwd()
     except OSError:
