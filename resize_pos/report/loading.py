@@ -140,8 +140,8 @@ def _transformers(report: Report, output: Path) -> Loading | None:
     weights = _state(report, output)
     if weights is None:
         return None
-    size = f"image_size={_size(report.plan.to_size)}"
-    config = call("config = AutoConfig.from_pretrained", [text_code(UNKNOWN_NAME), size])
+    sizes = _config_values(report) or [f"image_size={_size(report.plan.to_size)}"]
+    config = call("config = AutoConfig.from_pretrained", [text_code(UNKNOWN_NAME), *sizes])
     return Loading(
         (*weights.imports, "from transformers import AutoConfig, AutoModel"),
         (
@@ -151,6 +151,18 @@ def _transformers(report: Report, output: Path) -> Loading | None:
             "model.load_state_dict(state)",
         ),
     )
+
+
+def _config_values(report: Report) -> list[str]:
+    """State what changes in the model's config: a text model has a length, not an image size."""
+    return [
+        f"{each.key}={tuple(each.after) if isinstance(each.after, list) else each.after!r}"
+        for each in report.config_advice
+        if (each.library, each.file) == _CONFIG and each.key.isidentifier()
+    ]
+
+
+_CONFIG = ("transformers", "config.json")
 
 
 def _transformers_folder(report: Report, output: Path) -> Loading:

@@ -93,6 +93,28 @@ def test_the_code_for_a_bare_file_of_transformers_loads_it(suffix: str, tmp_path
         assert "position_embeddings" in name or torch.equal(value, loaded[name]), name
 
 
+def test_the_code_for_a_bare_text_model_states_its_length(tmp_path: Path) -> None:
+    config = transformers.BertConfig(
+        hidden_size=32,
+        num_attention_heads=4,
+        num_hidden_layers=1,
+        intermediate_size=64,
+        vocab_size=50,
+        max_position_embeddings=24,
+    )
+    source = transformers.BertModel(config)
+    source.save_pretrained(tmp_path / "named")
+    save_file(dict(source.state_dict()), tmp_path / "bert.safetensors")
+    report = resize_checkpoint(
+        tmp_path / "bert.safetensors", to_length=40, length_method="linear", prefix=0
+    )
+    *_, load = tasks(report)
+    assert "max_position_embeddings=40" in load.code
+    names = run(load.code.replace("MODEL", str(tmp_path / "named")), {})
+    assert names["model"].embeddings.position_embeddings.weight.shape == (40, 32)
+    assert names["model"].config.max_position_embeddings == 40
+
+
 def test_the_code_for_timm_states_another_window(tmp_path: Path) -> None:
     torch.manual_seed(0)
     name, small = "swin_tiny_patch4_window7_224", {"embed_dim": 24, "depths": (1, 1, 1, 1)}
