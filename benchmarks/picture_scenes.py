@@ -294,10 +294,13 @@ SCENES: Mapping[str, tuple[Callable[[], Scene], str]] = {
         partial(kernels_disagree, checkerboard),
         "neighbours in the source are opposites, so proper kernels disagree",
     ),
-    "misplaced_honest": (partial(kernels_disagree, checkerboard), "neighbours are opposites"),
-    "foreign_cells_honest": (
+    "misplaced_honest": (
         partial(kernels_disagree, checkerboard, (9, 12)),
         "neighbours are opposites, on another grid",
+    ),
+    "foreign_cells_honest": (
+        partial(kernels_disagree, checkerboard, (9, 12)),
+        "the same",
     ),
     "foreign_channels_honest": (
         partial(kernels_disagree, checkerboard),

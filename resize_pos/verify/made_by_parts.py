@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures.sampling import Wide, products, spread, unit
+from resize_pos.quality.verdict import MEAN_SHIFT
 
 _SAME = 0.05  # relative distance up to which a row is the honest one
 _OTHER = 0.25  # … and from which it is not
@@ -237,6 +238,13 @@ def _mean(table: Wide, honest: Wide) -> Finding | None:
         return None
     if np.sqrt(np.sum(mine**2)) < 0.05 * usual:
         return Finding("mean removed", "an honest resize, but without its mean vector")
+    factor = float(mine @ theirs) / usual**2 if usual else 0.0
+    if np.sqrt(np.sum((mine - factor * theirs) ** 2)) < _SAME * moved:
+        words = f"an honest resize, but its mean vector is multiplied by {factor:.2g}"
+        return Finding("mean changed", words)
+    # Where the mean is almost zero, a little training moves it by more than its own length.
+    if moved < MEAN_SHIFT[0] * np.sqrt(np.sum(whole**2) / len(whole)):
+        return None
     return Finding("mean changed", f"an honest resize, but its mean vector moved by {moved:.2g}")
 
 

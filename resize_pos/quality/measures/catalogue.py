@@ -37,7 +37,7 @@ MEASURES: Mapping[str, str] = {
     "fewest_cells": "cells of the smaller of both grids",
     "unlikeness": "√(1 − cos²) of the new table and the honest result that it resembles most",
     "unlikeness_honest": "the largest of that among the honest results themselves",
-    "misplaced": "mean distance, as a part of the image, to the honest cell it resembles most",
+    "misplaced": "mean distance, as a part of the image, to the honest cell that fits better",
     "misplaced_honest": "the largest of that among the honest results themselves",
     "foreign_cells": "share of new cells unlike the honest one there (cosine below 0.5)",
     "foreign_cells_honest": "the largest of that among the honest results themselves",

@@ -160,10 +160,10 @@ def _cosines(sample: Sample) -> Wide:
 def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compared:
     mine, theirs = unit(table), unit(other)
     each = np.einsum("nd,nd->n", mine, theirs)
-    found = products(mine.astype(np.float32), theirs.astype(np.float32)).argmax(axis=1)
+    cosines = products(mine.astype(np.float32), theirs.astype(np.float32))
+    found = cosines.argmax(axis=1)
     apart = np.sqrt(((sample.places[found] - sample.places) ** 2).sum(axis=1))
-    # A cell is in its place unless it is more similar to another cell than to its own.
-    apart[each >= 1 - 1e-6] = 0.0
+    apart *= _explained(1 - each, 1 - cosines[np.arange(len(found)), found])
     energy = float(np.einsum("nd,nd->", other, other))
     shift = np.sqrt(np.sum((table.mean(axis=0) - other.mean(axis=0)) ** 2))
     return _Compared(
@@ -174,6 +174,17 @@ def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compar
         float(shift / np.sqrt(energy / len(other))) if energy else 0.0,
         float(np.einsum("nd,nd->", table, other) / energy) if energy else 1.0,
     )
+
+
+def _explained(own: Wide, best: NDArray[np.float32]) -> Wide:
+    """Return how much of a cell's distance to its own place another place explains: 0 to 1.
+
+    Noise is about as far from one cell as from another, and where cells are alike it decides which
+    is nearest. A cell that was really moved is much nearer to where it came from.
+    """
+    moved = own > 1e-6
+    share = 1 - np.divide(best, own, out=np.ones_like(own), where=moved)
+    return np.where(moved, share.clip(0.0, 1.0), 0.0)
 
 
 def _channel_cosines(table: Wide, other: Wide) -> Wide:
