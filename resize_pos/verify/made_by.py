@@ -27,6 +27,7 @@ from resize_pos.verify.made_by_lost import HonestRows, find_lost
 from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
 from resize_pos.verify.made_by_turned import flat, resamplings, turned
+from resize_pos.verify.made_by_window import find_window
 
 _CHANNELS = 24
 _WHOLE = 1 << 23  # up to this many numbers, all channels are used
@@ -173,6 +174,10 @@ def diagnose(pair: Pair) -> Diagnosis | None:
     parts = _parts(pair)
     if parts is not None:
         return parts
+    table = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
+    window = find_window(pair.cells_before[0], table)
+    if window is not None:
+        return Diagnosis(window.name, window.detail, window.error, True)
     if best is None or best.error > _RESEMBLED or best.error > 0.5 * honest:
         return None
     return best
