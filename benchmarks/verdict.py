@@ -42,7 +42,15 @@ from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
 from benchmarks.verdict_shared import share
-from benchmarks.verdict_tables import Known, cost_key, costs, known_tables, trained
+from benchmarks.verdict_tables import (
+    TUNED_CHANNELS,
+    Known,
+    cost_key,
+    costs,
+    known_tables,
+    trained,
+    tuned,
+)
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
@@ -189,7 +197,22 @@ def trained_cases(known: Sequence[Known]) -> list[Case]:
         name, grid, how = key.split(" ", 2)
         height, width = grid.split("x")
         found.append(_case(by_name[name], (int(height), int(width)), "trained", how, table))
+    for key, one in tuned().items():
+        name, grid, how = key.split(" ", 2)
+        height, width = grid.split("x")
+        target = int(height), int(width)
+        known_here = fewer_channels(by_name[name])
+        table = one.rows
+        if one.is_honest:
+            table = table + made(known_here, target, one.start)[1]
+        group = "trained" if one.is_honest else "trained damage"
+        found.append(_case(known_here, target, group, how, table))
     return found
+
+
+def fewer_channels(known: Known) -> Known:
+    """Take the channels of a real table that are stored of its trained versions."""
+    return replace(known, rows=known.rows[:, :: known.rows.shape[1] // TUNED_CHANNELS].copy())
 
 
 def _case(known: Known, target: Shape, group: str, how: str, table: Table) -> Case:
@@ -222,11 +245,12 @@ GROUPS = {
     "unseen": "other kernels, never looked at",
     "later": "kernels of a later round",
     "trained": "trained after an honest resize",
+    "trained damage": "trained after a damaged one",
     "damage": "damaged, all",
     "unseen damage": "damage that was never looked at",
     "later damage": "damage of a later round",
 }
-DAMAGED = ("damage", "unseen damage", "later damage")
+DAMAGED = ("damage", "unseen damage", "later damage", "trained damage")
 # Words, whether a table is held out, whether it was seen in a sweep, and `judged` of its entry.
 SECTIONS = (
     ("tables that the limits were set on", False, True, ""),

@@ -20,6 +20,8 @@ from safetensors.numpy import load_file
 HERE = Path(__file__).parent
 TABLES = HERE / "tables"
 COSTS, TRAINED = TABLES / "costs.json", TABLES / "trained.npz"
+HONEST = ("own", "library", "other", "unseen", "later")  # groups of honest ways
+TUNED_CHANNELS = 64  # of a real table that was trained on
 TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
@@ -153,12 +155,12 @@ class Tuned:
     loss_before: float
     loss_after: float
     origin: str
-    rows: Table | None
+    rows: Table
 
     @property
     def is_honest(self) -> bool:
         """Whether an honest resize came first."""
-        return self.group in ("own", "library", "other")
+        return self.group in HONEST
 
 
 def tuned() -> dict[str, Tuned]:
