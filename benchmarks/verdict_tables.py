@@ -192,4 +192,4 @@ def store_tuned(found: Mapping[str, Tuned]) -> None:
         else:
             arrays[key] = rows.astype(np.float16)
     TUNED_ABOUT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    np.savez_compressed(TUNED, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(TUNED, **arrays)
