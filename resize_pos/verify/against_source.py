@@ -43,6 +43,7 @@ from resize_pos.verify.made_by import (
     recognise_proper,
 )
 from resize_pos.verify.made_by_length import find_recipe, is_close
+from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_offsets import origin_of
 from resize_pos.verify.origin import allow_training, of_table, offset_checks, origin_in_doubt
 from resize_pos.verify.output_plan import plan_between
@@ -210,7 +211,7 @@ def explain(
     around: Neighbours | None = None,
 ) -> TableVerification:
     """Find out how a table was made from its source, and judge it."""
-    table = step.table
+    table, stretchable = step.table, isinstance(step.operation, Resample)
     finite = _finite(table, after)
     if finite is not None:
         return TableVerification(step, (finite,))
@@ -251,9 +252,10 @@ def explain(
         if method is not None:
             checks = (Check("origin", Level.OK, f"made by {method}"), *_proven(checks))
         else:
-            checks = allow_training(checks, matches[0], measured)
-            found = _find_mistake(pair, worst(of_table(checks)))
-            checks = (*origin_in_doubt(matches, found, health, checks, measured), *checks)
+            error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
+            checks = allow_training(checks, error, measured)
+            found = _find_mistake(pair, worst(of_table(checks)), trained=stretchable)
+            checks = (*origin_in_doubt(matches, found, health, checks, measured, error), *checks)
     elif made_by is not None:
         words = f"made by {made_by} (differs by {made_by.error:.0e})"
         checks = (Check("origin", Level.OK, words), *_proven(checks))
@@ -264,9 +266,9 @@ def explain(
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
 
 
-def _find_mistake(pair: Pair, level: Level) -> Diagnosis | None:
+def _find_mistake(pair: Pair, level: Level, *, trained: bool = False) -> Diagnosis | None:
     """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
-    found = diagnose(pair)
+    found = diagnose(pair, trained=trained)
     return None if found is not None and not found.certain and level is Level.OK else found
 
 

@@ -24,6 +24,7 @@ from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.made_by_lost import HonestRows, find_lost
+from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
 from resize_pos.verify.made_by_turned import flat, resamplings, turned
@@ -155,8 +156,12 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
 
 
-def diagnose(pair: Pair) -> Diagnosis | None:
-    """Find the mistake that explains the table best; None if none is close."""
+def diagnose(pair: Pair, *, trained: bool = False) -> Diagnosis | None:
+    """Find the mistake that explains the table best; None if none is close.
+
+    `trained`: look for cells that were wrong before the table was trained on, too. That needs a
+    table that a kernel for images stretches.
+    """
     kept = _kept_rows(pair) or _block(pair)
     if kept is not None:
         return kept
@@ -178,9 +183,22 @@ def diagnose(pair: Pair) -> Diagnosis | None:
     window = find_window(pair.cells_before[0], table)
     if window is not None:
         return Diagnosis(window.name, window.detail, window.error, True)
-    if best is None or best.error > _RESEMBLED or best.error > 0.5 * honest:
+    if best is not None and (best.error > _RESEMBLED or best.error > 0.5 * honest):
+        best = None
+    moved = _moved(pair) if trained else None
+    if moved is None or best is None or best.name == "scaled":
+        return moved or best
+    return replace(best, certain=True)
+
+
+def _moved(pair: Pair) -> Diagnosis | None:
+    """Say which cells were wrong before the table was trained on."""
+    if not len(pair.whole_before) or not len(pair.whole_after):
         return None
-    return best
+    grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
+    some = pair.cells_before, pair.cells_after
+    found = find_moved(*some, grid, pair.whole_after, pair.target)
+    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
 
 
 def _parts(pair: Pair) -> Diagnosis | None:

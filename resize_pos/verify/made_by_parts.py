@@ -87,13 +87,13 @@ def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     foreign = zero if only_zero else _split(errors)
     if foreign is None:
         return None
-    words = f"{_place_of(foreign, table, target)}, the rest is honest"
+    words = f"{place_of(foreign, table, target)}, the rest is honest"
     return Finding("patched", words, None if only_zero else foreign)
 
 
 def _zeros(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     zero = _lost(table, honest)
-    return Finding("patched", _place_of(zero, table, target)) if zero.any() else None
+    return Finding("patched", place_of(zero, table, target)) if zero.any() else None
 
 
 def _lost(table: Wide, honest: Wide) -> NDArray[np.bool_]:
@@ -106,7 +106,7 @@ def _lost(table: Wide, honest: Wide) -> NDArray[np.bool_]:
     return lost
 
 
-def _place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
+def place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
     """Say which cells are foreign, and what they contain."""
     where = np.flatnonzero(foreign)
     content = _content(table[foreign])
@@ -191,11 +191,11 @@ def _order(table: Wide, honest: Wide, target: Grid) -> Finding | None:
         return None
     foreign = np.zeros(len(table), dtype=bool)
     foreign[cells[moved]] = True
-    name, words = _wrong_order(cells, found, target, float(moved.mean()))
+    name, words = wrong_order(cells, found, target, float(moved.mean()))
     return Finding(name, words, foreign, near=_SAME)
 
 
-def _wrong_order(
+def wrong_order(
     cells: NDArray[np.intp], found: NDArray[np.intp], target: Grid, moved: float
 ) -> tuple[str, str]:
     """Describe where cells were found: a name and words."""

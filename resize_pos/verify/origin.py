@@ -12,7 +12,7 @@ from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIK
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis
 from resize_pos.verify.made_by_offsets import Origin
 
-TRAINED = 0.35  # up to this distance to the nearest convention, training explains it,
+TRAINED = 0.35  # up to this distance to the nearest honest result, training explains it,
 SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
 NOISY = 0.2  # how far noise may misplace cells,
@@ -28,15 +28,18 @@ _OF_SOURCE = frozenset({"window", "source"})  # checks that say nothing about ho
 
 
 def allow_training(
-    checks: tuple[Check, ...], nearest: ConventionMatch, measured: Measured
+    checks: tuple[Check, ...], error: float, measured: Measured
 ) -> tuple[Check, ...]:
-    """Accept prefix rows that changed about as much as the grid did: both were trained on."""
+    """Accept prefix rows that changed about as much as the grid did: both were trained on.
+
+    `error` is the distance of the grid to the nearest honest result.
+    """
     change = measured.values.get("prefix_change", 0.0)
     others = (check for check in of_table(checks) if check.name != "prefix")
-    trained = nearest.error < TRAINED and worst(others) is Level.OK
+    trained = error < TRAINED and worst(others) is Level.OK
     # A step of training moves every value by about the same amount, so short rows change more.
     length = min(1.0, measured.values.get("prefix_to_grid_before", 1.0)) or 1.0
-    if not trained or change > min(PREFIX_LOST, TRAINED_PREFIX * nearest.error / length):
+    if not trained or change > min(PREFIX_LOST, TRAINED_PREFIX * error / length):
         return checks
     words = f"prefix or suffix rows changed by {change:.1%}, as training does"
     return tuple(
@@ -69,8 +72,9 @@ def origin_in_doubt(
     health: Health,
     checks: tuple[Check, ...],
     measured: Measured,
+    error: float,
 ) -> Iterator[Check]:
-    """Explain a table that matches no convention."""
+    """Explain a table that matches no convention; `error` as above."""
     checks = of_table(checks)
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
     if found is not None:
@@ -86,7 +90,7 @@ def origin_in_doubt(
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     else:
         # No library's convention, but perhaps an honest method: the structure checks decide.
-        yield Check("origin", worst(checks), f"{near}{_guess(matches[0], checks, measured)}")
+        yield Check("origin", worst(checks), f"{near}{_guess(error, checks, measured)}")
 
 
 def of_table(checks: tuple[Check, ...]) -> tuple[Check, ...]:
@@ -94,13 +98,13 @@ def of_table(checks: tuple[Check, ...]) -> tuple[Check, ...]:
     return tuple(check for check in checks if check.name not in _OF_SOURCE)
 
 
-def _guess(nearest: ConventionMatch, checks: tuple[Check, ...], measured: Measured) -> str:
+def _guess(error: float, checks: tuple[Check, ...], measured: Measured) -> str:
     """Return a guess of how the table was made, in words."""
     values = measured.values
     if values.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS:
         return ". There are too few cells to tell more"
     if worst(checks) is Level.OK:
-        trained = nearest.error < TRAINED and values.get("neighbour_deficit", 0.0) <= SMOOTH
+        trained = error < TRAINED and values.get("neighbour_deficit", 0.0) <= SMOOTH
         first = "It is an honest resize followed by training, or" if trained else "It is"
         return f". {first} {_ANOTHER}"
     deficit = values.get("neighbour_deficit", 0.0)

@@ -20,6 +20,8 @@ from resize_pos.quality.measures.sampling import Wide, products, some_channels, 
 
 _LINES = 16  # rows, and columns, of new cells that are compared
 FOREIGN = 0.5  # below this cosine, a cell counts as unlike
+HIDING = 0.5  # of the variation: a larger difference is not only what hides weak channels
+ALIKE = 1.5  # times the median difference of channels: so much may be the same movement
 NEGLIGIBLE = 0.05  # of the mean variation of channels: so small a difference is none
 ENVELOPE: tuple[Kernel, ...] = (
     *proper.CONVENTIONAL,
@@ -199,6 +201,9 @@ def _channel_cosines(table: Wide, other: Wide) -> Wide:
     # A slow sine varies so little that a step of training hides it, and that changes nothing.
     apart = np.sqrt(((first - second) ** 2).sum(axis=0))
     small = apart <= NEGLIGIBLE * float(np.sqrt(energy).mean())
+    # Training moves all channels alike. It hides the weak ones, and the others are still there.
+    if float((apart**2).sum()) <= HIDING**2 * float(energy.sum()):
+        small |= apart <= ALIKE * float(np.median(apart))
     return np.where(alive & ~small, result, 1.0)
 
 

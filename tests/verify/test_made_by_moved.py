@@ -1,0 +1,113 @@
+"""Damage is damage after a little training, too; so is nothing that training does by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchmarks import verdict, verdict_tables
+from benchmarks.verdict import made, step_for, trained_cases
+from benchmarks.verdict_tables import Tuned, known_tables, store_tuned, tuned
+from benchmarks.verdict_tuned import RUNS, Run
+from resize_pos.quality.checks import Level, worst
+from resize_pos.verify.against_source import TableVerification, explain
+
+Table = NDArray[np.float32]
+Shape = tuple[int, int]
+TABLES = {table.name: table for table in known_tables()}
+SMOOTH, ROUGH = "dinov2_vits_37x37", "vit_base_14x14"
+
+
+def verified(name: str, target: Shape, how: str, moved: float) -> TableVerification:
+    """Make a table in one way, move every value a little, and judge it."""
+    known = TABLES[name]
+    table = made(known, target, how)[1]
+    noise = np.random.default_rng(2).normal(size=table.shape).astype(np.float32)
+    scale = float(np.sqrt(np.mean(table[known.prefix :] ** 2)))
+    return explain(step_for(known, target), known.rows, table + np.float32(moved * scale) * noise)
+
+
+@pytest.mark.parametrize("moved", [0.01, 0.04])
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("off_by_one", "shifted"),
+        ("rolled_left", "shifted"),
+        ("rolled_flat", "shifted"),
+        ("prefix_row_too_many", "shifted"),
+        ("pairs of cells exchanged", "shuffled"),
+        ("pairs of rows exchanged", "shuffled"),
+        ("last_tenth_zero", "patched"),
+        ("one cell 40 times as long", "patched"),
+    ],
+)
+def test_small_damage_of_a_smooth_table_fails_by_name_after_training(
+    how: str, name: str, moved: float
+) -> None:
+    for target in ((22, 20), (56, 52)):
+        found = verified(SMOOTH, target, how, moved)
+        assert worst(found.checks) is Level.FAIL, (target, found.checks)
+        assert found.diagnosis is not None
+        assert found.diagnosis.name == name
+
+
+@pytest.mark.parametrize("moved", [0.01, 0.1])
+@pytest.mark.parametrize("how", ["timm", "torch area", "asymmetric bilinear", "FITPACK spline"])
+@pytest.mark.parametrize(
+    ("name", "target"), [(SMOOTH, (40, 31)), (ROUGH, (21, 20)), (ROUGH, (8, 9))]
+)
+def test_an_honest_resize_has_its_cells_in_place_after_training(
+    name: str, target: Shape, how: str, moved: float
+) -> None:
+    found = verified(name, target, how, moved)
+    of_grid = [check for check in found.checks if check.name != "prefix"]
+    assert found.diagnosis is None
+    assert "place" in [check.name for check in of_grid]
+    assert all(check.level is Level.OK for check in of_grid if check.name == "place")
+
+
+def test_real_networks_that_were_fine_tuned_pass_and_damaged_ones_fail() -> None:
+    found = [case for case in trained_cases(list(TABLES.values())) if ", then " in case.how]
+    assert len(found) == sum(len(runs) for runs in RUNS.values())
+    wrong = [
+        (case.table, case.target, case.how, case.level, case.words)
+        for case in found
+        if (case.level == "ok") is not (case.group == "trained")
+    ]
+    assert not wrong
+
+
+def test_a_run_says_what_was_trained() -> None:
+    run = Run((3, 5), "timm", "adamw", 1e-3, 30, 0.05, alone=True)
+    assert run.how == "timm, then 30 steps of AdamW at 0.001, decay 0.05: table"
+
+
+def test_tuned_tables_are_stored_in_eight_bits_or_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict_tables, "TUNED", tmp_path / "tuned.npz")
+    monkeypatch.setattr(verdict_tables, "TUNED_ABOUT", tmp_path / "tuned.json")
+    assert tuned() == {}
+    rows = np.random.default_rng(0).normal(size=(15, 8)).astype(np.float32) * np.arange(8)
+    honest = Tuned("own", "timm", 2.0, 1.0, "here", rows.astype(np.float32))
+    wrong = Tuned("damage", "one_d", 2.0, 1.0, "here", rows.astype(np.float32))
+    store_tuned({"a 3x5 x": honest, "a 3x5 y": wrong})
+    found = tuned()
+    assert found["a 3x5 x"].is_honest
+    assert not found["a 3x5 y"].is_honest
+    most = np.abs(rows).max(axis=0)
+    assert np.all(np.abs(found["a 3x5 x"].rows - rows) <= most / 127 * 0.51 + 1e-12)
+    assert np.allclose(found["a 3x5 y"].rows, rows, rtol=1e-3, atol=1e-6)
+    store_tuned(found)  # storing what was read changes nothing
+    assert np.array_equal(tuned()["a 3x5 x"].rows, found["a 3x5 x"].rows)
+    listed = json.loads((tmp_path / "tuned.json").read_text(encoding="utf-8"))
+    assert listed["a 3x5 x"]["origin"] == "here"
+
+
+def test_a_way_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        verdict.made(TABLES[ROUGH], (8, 9), "no such way")
