@@ -8,7 +8,8 @@ damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways an
 written after the limits were fixed (`unseen.py`), and 18 and 36 more in a later round
 (`unseen_later.py`; for the real tables and the last six alone). `verify`'s verdict on each is
 counted. What a damage costs its network is stored (`verdict_networks.py` and `verdict_real.py`
-measure it), and so are the tables of networks that were trained on after an honest resize.
+measure it), and so are the tables of networks that were trained on after an honest resize, and of
+real ones that were trained on after a damaged one (`verdict_tuned.py`).
 `verdict_offsets.py` judges relative tables.
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
@@ -200,13 +201,10 @@ def trained_cases(known: Sequence[Known]) -> list[Case]:
     for key, one in tuned().items():
         name, grid, how = key.split(" ", 2)
         height, width = grid.split("x")
-        target = int(height), int(width)
-        known_here = fewer_channels(by_name[name])
-        table = one.rows
-        if one.is_honest:
-            table = table + made(known_here, target, one.start)[1]
+        few, target = fewer_channels(by_name[name]), (int(height), int(width))
+        honest_rows = made(few, target, one.start)[1] if one.is_honest else 0
         group = "trained" if one.is_honest else "trained damage"
-        found.append(_case(known_here, target, group, how, table))
+        found.append(_case(few, target, group, how, one.rows + honest_rows))
     return found
 
 
@@ -270,7 +268,22 @@ def report(found: Sequence[Case], tables: Sequence[Known]) -> str:
         lines += _section(title, [case for case in found if case.table in which])
     real = [t.name for t in tables if t.is_real]
     lines += _section("the real ones of these alone", [c for c in found if c.table in real])
-    return "\n".join(lines)
+    return "\n".join([*lines, *_tuned_section(found, real)])
+
+
+def _tuned_section(found: Sequence[Case], names: Sequence[str]) -> list[str]:
+    """Count the real tables that were fine-tuned, network by network."""
+    lines = ["**Real networks that were fine-tuned, one by one**", ""]
+    lines += [
+        "| network | first | cases | ok | warn | fail | named |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        for group, words in (("trained", "an honest resize"), ("trained damage", "damage")):
+            mine = [case for case in found if (case.table, case.group) == (name, group)]
+            if mine:
+                lines.append(f"| {name} {_row(f'| {words}', mine, group in DAMAGED)}")
+    return [*lines, ""]
 
 
 def _section(title: str, mine: Sequence[Case]) -> list[str]:
