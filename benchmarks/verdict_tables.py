@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 TABLES = HERE / "tables"
 COSTS, TRAINED = TABLES / "costs.json", TABLES / "trained.npz"
 HONEST = ("own", "library", "other", "unseen", "later")  # groups of honest ways
+TUNED_LEVELS = 31  # on each side of zero that a movement is rounded to
 TUNED_CHANNELS = 64  # of a real table that was trained on
 TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
 Table = NDArray[np.float32]
@@ -179,14 +180,14 @@ def tuned() -> dict[str, Tuned]:
 
 
 def store_tuned(found: Mapping[str, Tuned]) -> None:
-    """Write them, the changes of honest tables in eight bits."""
+    """Write them, the changes of honest tables in six bits."""
     arrays, lines = {}, []
     for key, one in sorted(found.items()):
         about = asdict(one)
         rows = about.pop("rows")
         lines.append(f"{json.dumps(key)}: {json.dumps(about)}")
         if one.is_honest:
-            scale = np.maximum(np.abs(rows).max(axis=0, keepdims=True), 1e-30) / 127
+            scale = np.maximum(np.abs(rows).max(axis=0, keepdims=True), 1e-30) / TUNED_LEVELS
             arrays[f"{key} scale"] = scale.astype(np.float32)
             arrays[key] = np.round(rows / scale).astype(np.int8)
         else:

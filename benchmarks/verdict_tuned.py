@@ -20,7 +20,7 @@ alone, whose authors train it at that rate.
 
 `tables/tuned.json` lists what was made and by what, with the loss before and after.
 `tables/tuned.npz` holds the tables, of 64 channels each. After an honest resize it holds how far
-training moved the table: eight bits and a scale for each channel. A table that was damaged first is
+training moved the table: six bits, and a scale for each channel. A table that was damaged first is
 stored whole, as float16. What is stored already is kept.
 """
 

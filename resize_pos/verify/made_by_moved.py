@@ -22,6 +22,7 @@ _CELLS = 16  # fewer are too few to tell
 _SAMPLE = 256  # cells that are looked for elsewhere
 _APART = 0.05  # of the usual length: a cell that is nearer than this to its own is in its place
 _NEARER = 0.45  # of the distance to its own place: as near as this, another place explains a cell
+_EXPLAINS = 0.5  # of a cell's length: what is farther away than this explains nothing
 _MANY = 0.3  # share of cells in wrong places
 _USUAL, _UNUSUAL = 3.0, 6.0  # times the median distance: what training does, and what it does not,
 _FAR = 0.25  # if it is that much of the usual length
@@ -68,6 +69,7 @@ def _elsewhere(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     found = far.argmin(axis=1)
     best = ((mine - theirs[found]) ** 2).sum(axis=1)
     moved = (own > _APART**2 * lengths.mean()) & (best < _NEARER**2 * own)
+    moved &= best < _EXPLAINS**2 * (mine**2).sum(axis=1)  # zeros are near any short cell
     if moved.mean() < _MANY:
         return None
     name, words = wrong_order(cells, np.where(moved, found, cells), target, float(moved.mean()))
