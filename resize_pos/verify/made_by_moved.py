@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
-from resize_pos.quality.measures.sampling import Wide, products, ratio, size, spread
+from resize_pos.quality.measures.sampling import Wide, median, products, ratio, size, spread
 from resize_pos.verify.made_by_parts import Finding, place_of, wrong_order
 
 _CELLS = 16  # fewer are too few to tell
@@ -82,7 +82,7 @@ def _foreign(
     """Look for cells that are much farther from every honest result than the others."""
     length = float(np.sqrt((results[nearest] ** 2).sum(axis=1).mean())) or 1.0
     apart = [np.sqrt(((rows - result) ** 2).sum(axis=1)) / length for result in results]
-    usual = float(np.median(apart[nearest]))
+    usual = median(apart[nearest])
     least = np.min(apart, axis=0)
     other: NDArray[np.bool_] = least >= max(_FAR, _UNUSUAL * usual)
     same = apart[nearest] <= _USUAL * usual

@@ -16,7 +16,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.place import merged
 from resize_pos.quality.measures.proper import Kernel
-from resize_pos.quality.measures.sampling import Wide, products, some_channels, spread, unit
+from resize_pos.quality.measures.sampling import Wide, median, products, some_channels, spread, unit
 
 _LINES = 16  # rows, and columns, of new cells that are compared
 FOREIGN = 0.5  # below this cosine, a cell counts as unlike
@@ -203,7 +203,7 @@ def _channel_cosines(table: Wide, other: Wide) -> Wide:
     small = apart <= NEGLIGIBLE * float(np.sqrt(energy).mean())
     # Training moves all channels alike. It hides the weak ones, and the others are still there.
     if float((apart**2).sum()) <= HIDING**2 * float(energy.sum()):
-        small |= apart <= ALIKE * float(np.median(apart))
+        small |= apart <= ALIKE * median(apart)
     return np.where(alive & ~small, result, 1.0)
 
 
