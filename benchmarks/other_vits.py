@@ -57,6 +57,7 @@ class Other:
     batch: int = 32
     table_decay: float = 0.0  # weight decay of the table
     normed: bool = False  # a norm after patches and positions were added, as CLIP has
+    drop: float = 0.0  # share of the cells left out in training, of tasks that pool
 
     @property
     def size(self) -> tuple[int, int]:
@@ -68,6 +69,9 @@ COLOUR: Mapping[str, Any] = {"colour": True, "batch": 16}
 AFTER: Mapping[str, Any] = {"norm_first": False}
 NORMED: Mapping[str, Any] = {"normed": True, "batch": 24}
 SHALLOW: Mapping[str, Any] = {"depth": 2, "batch": 16}
+LARGE: Mapping[str, Any] = {"colour": True, "batch": 8}
+HEAVY: Mapping[str, Any] = {"table_decay": 2.0, "table_rate": 4.0, "batch": 24}
+DECAYING: Mapping[str, Any] = {**COLOUR, "table_decay": 1.0}
 OTHERS: Mapping[str, Other] = {
     other.name: other
     for other in (
@@ -98,6 +102,20 @@ OTHERS: Mapping[str, Other] = {
         Other("line_2x64", "line", (2, 64), 4, 48, 1, "large", 306, 300, batch=64),
         Other("photo_9x9", "photo", (9, 9), 4, 96, 5, "normal", 307, 200, rate=2e-3, **COLOUR),
         Other("turn_11x4", "turn", (11, 4), 5, 56, 2, "sincos", 308, 300, table_rate=5.0),
+        # Trained for the round after that: places and distances as numbers, dropped cells, tables
+        # that decay, larger grids.
+        Other("place_5x13", "place", (5, 13), 4, 40, 0, "zero", 401, 500, rate=2e-3, drop=0.2),
+        Other("depth_16x9", "depth", (16, 9), 3, 72, 2, "uniform", 402, 500, **COLOUR),
+        Other("masked_24x24", "masked", (24, 24), 2, 64, 1, "sincos", 403, 150, batch=8),
+        Other("shapes_31x17", "segment", (31, 17), 2, 48, 0, "normal", 404, 170, **LARGE),
+        Other("contrast_9x7", "contrast", (9, 7), 4, 128, 5, "large", 405, 200, **HEAVY),
+        Other("mnist_8x8", "name", (8, 8), 4, 112, 1, "normal", 406, 900, drop=0.5),
+        Other(
+            "depth_6x20", "depth", (6, 20), 3, 56, 1, "zero", 407, 600, table_decay=1.0, **COLOUR
+        ),
+        Other("place_14x14", "place", (14, 14), 3, 64, 1, "sincos", 408, 250, table_rate=3.0),
+        Other("line_3x28", "line", (3, 28), 4, 64, 0, "uniform", 409, 1500, batch=64),
+        Other("photo_10x15", "photo", (10, 15), 3, 88, 2, "tiny", 410, 160, rate=2e-3, **COLOUR),
     )
 }
 
@@ -149,7 +167,7 @@ class OtherViT(nn.Module):
         )
         self.norm = nn.LayerNorm(width)
         pixels = patch * patch * (3 if other.colour else 1)
-        outputs = {"segment": KINDS, "contrast": 32, "count": 2, "turn": 4}
+        outputs = {"segment": KINDS, "contrast": 32, "count": 2, "turn": 4, "place": 2, "depth": 1}
         filling = other.task in ("masked", "photo")
         self.head = nn.Linear(width, pixels if filling else outputs.get(other.task, 10))
         if filling:
@@ -179,7 +197,11 @@ class OtherViT(nn.Module):
 
     def pooled(self, images: Tensor) -> Tensor:
         """Give the head's answer for the picture."""
-        x = self.encoded(self.embedded(images))
+        cells = self.embedded(images)
+        if self.training and self.other.drop:
+            kept = round(cells.shape[1] * (1 - self.other.drop))
+            cells = cells[:, torch.randperm(cells.shape[1])[:kept]]
+        x = self.encoded(cells)
         result: Tensor = self.head(x[:, 0] if self.other.prefix else x.mean(1))
         return result
 
@@ -329,6 +351,26 @@ def count_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Gener
     return functional.mse_loss(model.pooled(drawn[:, :1]), wanted)
 
 
+def place_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+    """Say where on a larger canvas a small picture lies, as parts of height and width."""
+    centre = torch.rand(len(images), 2, generator=rng) * 1.4 - 0.7
+    matrix = torch.zeros(len(images), 2, 3)
+    matrix[:, 0, 0], matrix[:, 1, 1] = 3.5, 2.5
+    matrix[:, 0, 2], matrix[:, 1, 2] = -3.5 * centre[:, 1], -2.5 * centre[:, 0]
+    grid = functional.affine_grid(matrix, [len(images), 1, *model.other.size], align_corners=False)
+    canvas = functional.grid_sample(images, grid, align_corners=False) * 2 - 1
+    return functional.mse_loss(model.pooled(canvas), centre)
+
+
+def depth_loss(model: OtherViT, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+    """Say for each patch how much is drawn above it, and how much in its whole column."""
+    drawn, truth = _drawn(model.other.size, len(images), rng)
+    half = model.other.patch // 2
+    covered = (truth > 0)[:, half :: model.other.patch, half :: model.other.patch].float()
+    depth = covered.cumsum(1) / covered.shape[1] + covered.mean(1, keepdim=True)
+    return functional.mse_loss(model.cells_out(drawn)[..., 0], 3 * depth.flatten(1))
+
+
 TASKS: Mapping[str, tuple[str, Loss]] = {
     "name": ("mnist", name_loss),
     "line": ("mnist", line_loss),
@@ -338,6 +380,8 @@ TASKS: Mapping[str, tuple[str, Loss]] = {
     "count": ("fashion", count_loss),
     "photo": ("fashion", photo_loss),
     "turn": ("fashion", turn_loss),
+    "place": ("mnist", place_loss),
+    "depth": ("fashion", depth_loss),
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.core.axes import Unfolded
-from resize_pos.core.conventions import CONVENTIONS, Resampling
+from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
@@ -23,7 +23,8 @@ from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
 from resize_pos.transforms.execute import transform
-from resize_pos.verify.made_by_lost import HonestRows, find_lost
+from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
+from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import find_parts
 from resize_pos.verify.made_by_proper import Norms, recognise
@@ -185,7 +186,7 @@ def diagnose(pair: Pair, *, trained: bool = False) -> Diagnosis | None:
         return Diagnosis(window.name, window.detail, window.error, True)
     if best is not None and (best.error > _RESEMBLED or best.error > 0.5 * honest):
         best = None
-    moved = _moved(pair) if trained else None
+    moved = (_moved(pair) if trained else None) or _mapped(pair)
     if moved is None or best is None or best.name == "scaled":
         return moved or best
     return replace(best, certain=True)
@@ -201,28 +202,38 @@ def _moved(pair: Pair) -> Diagnosis | None:
     return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
 
 
+def _mapped(pair: Pair) -> Diagnosis | None:
+    """Say that cells were read from other places, or from beyond the border."""
+    honest = [_honest(pair, resampling) for resampling in resamplings()]
+    rest = pair.cells_after, honest, pair.target
+    found = find_map(pair.cells_before[0], *rest) or find_dim_border(*rest)
+    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
+
+
 def _parts(pair: Pair) -> Diagnosis | None:
     """Describe what differs, where part of the table is honest or all of it is in another order."""
     if not len(pair.whole_before) or not len(pair.whole_after):
         return None
     grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
     table = pair.whole_after
-    for resampling in resamplings():
-        honest = flat(resample(grid, pair.target, resampling))
-        found = find_parts(table, honest, pair.target)
-        others = (flat(resample(grid, pair.target, other)) for other in resamplings())
-        if found is not None and not any(found.is_like(table, other) for other in others):
+    results = {r: flat(resample(grid, pair.target, r)) for r in resamplings()}
+    # Nearest picks single cells, so it says nothing about how much other kernels differ.
+    smooth = [rows for r, rows in results.items() if r.method is not Method.NEAREST]
+    nearest = min(results, key=lambda r: _distance(table, results[r]))
+    for resampling, honest in results.items():
+        found = find_parts(table, honest, pair.target, nearest=resampling == nearest)
+        usual = found is None or found.is_usual(table, honest, smooth)
+        if found and not usual and not any(found.is_like(table, r) for r in results.values()):
             return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
         if resampling.antialias:
             for words, rows in _unpermuted(pair, resampling):
                 if _distance(table, rows) <= _EXPLAINED:
                     return Diagnosis("permute forgotten", f"{words} ({resampling})", 0.0, True)
-    return _lost(pair, grid)
+    return _lost(pair, grid, list(results.values()))
 
 
-def _lost(pair: Pair, grid: Wide) -> Diagnosis | None:
+def _lost(pair: Pair, grid: Wide, results: list[Wide]) -> Diagnosis | None:
     """Say what the table has lost that no honest resize takes."""
-    results = [flat(resample(grid, pair.target, resampling)) for resampling in resamplings()]
     smoothest = flat(proper.resized(grid, pair.target, proper.SMOOTHEST))
     honest = HonestRows(results, smoothest, float(norm_map(grid).max()))
     found = find_lost(pair.whole_after, honest, pair.target)

@@ -27,6 +27,11 @@ _ASYMMETRIC = 0.05  # of the variation: an honest result below it is symmetric i
 _ALONG = 1 - 1e-4  # cosine with the honest row
 _SHORT, _LONG = 0.5, 1.5  # of the shortest honest row, and of the source's longest one
 _CURVED = 0.05  # distance to the nearest multiple of the honest result
+_SIDES = ("first row", "last row", "first column", "last column")
+_SHORTEST = 4  # cells of an axis of which the outermost are compared with the inner ones
+_DIM = 0.7  # of what the inner cells have of an honest length
+_INSIDE = 0.8  # cosine of the inner cells with the honest ones
+_TOO_SHORT = 0.4  # of the inner cells' length: what a model never saw says nothing
 _CHANNELS = 24  # that a blur is fitted to
 _REACH = 2  # cells on each side that it mixes
 _FITTED = 0.05  # of the variation: distance to the honest result after the fitted blur
@@ -47,7 +52,11 @@ def find_lost(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
     """Compare the rows (cells × channels) of a table with the honest ones."""
     if len(table) < 2 or not np.ptp(table, axis=0).any():
         return None  # zero or constant: the table's own values say so
-    found = _directions(table, honest) or _mirror_image(table, honest, target)
+    found = (
+        _directions(table, honest)
+        or _mirror_image(table, honest, target)
+        or _sum_of_lines(table, honest, target)
+    )
     for result in honest.results:
         found = found or _order(table, result) or _lengths(table, result, honest.longest)
     return found or _blur(table, honest, target)
@@ -91,6 +100,75 @@ def _mirror_image(table: Wide, honest: HonestRows, target: Grid) -> Finding | No
 def _asymmetry(rows: Wide, target: Grid, axis: int) -> float:
     varying = (rows - rows.mean(axis=0)).reshape(target.height, target.width, -1)
     return ratio(size(varying - np.flip(varying, axis)), size(varying))
+
+
+def _sum_of_lines(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
+    """Look for cells that are the sum of what belongs to their row and to their column."""
+    if min(target.height, target.width) < 2 or _together(table, target) >= _GONE:
+        return None
+    if min(_together(result, target) for result in honest.results) < _ASYMMETRIC:
+        return None
+    words = "every cell is the sum of one vector of its row and one of its column"
+    return Finding("rows and columns added", f"{words}: what belongs to places is lost")
+
+
+def _together(rows: Wide, target: Grid) -> float:
+    """Return the share of the variation that neither rows nor columns have by themselves."""
+    varying = (rows - rows.mean(axis=0)).reshape(target.height, target.width, -1)
+    alone = varying.mean(axis=0, keepdims=True) + varying.mean(axis=1, keepdims=True)
+    return ratio(size(varying - alone), size(varying))
+
+
+def find_dim_border(table: Wide, honest: Sequence[Wide], target: Grid) -> Finding | None:
+    """Look for outermost lines that are much shorter than honest ones, unlike the inner cells."""
+    if min(target.height, target.width) < _SHORTEST:
+        return None
+    usual = [result for result in honest if _variation(result)]
+    if not usual or max(_alike_inside(table, other, target) for other in usual) < _INSIDE:
+        return None
+    for side, words in enumerate(_SIDES):
+        if min(_weight(other, target, side) for other in usual) < _TOO_SHORT:
+            continue
+        mine = max(_held(table, other, target, side) for other in usual)
+        if mine >= _DIM:
+            continue
+        fair = [
+            max(_held(one, other, target, side) for other in usual if other is not one)
+            for one in usual
+        ]
+        if mine < _DIM * min(1.0, *fair):
+            detail = f"the {words} has {mine:.0%} of the length of an honest one: mixed with zeros"
+            return Finding("dim border", detail)
+    return None
+
+
+def _line(rows: Wide, target: Grid, side: int) -> tuple[Wide, Wide]:
+    """Return an outermost line of the grid, and the inner cells."""
+    grid = rows.reshape(target.height, target.width, -1)
+    line = (np.s_[:1], np.s_[-1:], np.s_[:, :1], np.s_[:, -1:])[side]
+    return grid[line], grid[1:-1, 1:-1]
+
+
+def _weight(rows: Wide, target: Grid, side: int) -> float:
+    """Return how long the cells of an outermost line are, relative to the inner ones."""
+    line, inner = (np.mean(part**2) for part in _line(rows, target, side))
+    return float(np.sqrt(ratio(float(line), float(inner), 1.0)))
+
+
+def _alike_inside(table: Wide, honest: Wide, target: Grid) -> float:
+    """Return the cosine of both without their outermost lines, each as one long vector.
+
+    The honest mean is left out: it is the same in every place.
+    """
+    mine, theirs = (_line(rows - honest.mean(axis=0), target, 0)[1] for rows in (table, honest))
+    return ratio(float(np.sum(mine * theirs)), size(mine) * size(theirs))
+
+
+def _held(table: Wide, honest: Wide, target: Grid, side: int) -> float:
+    """Return how long an outermost line is for an honest one, relative to the inner cells."""
+    mine, theirs = _line(table, target, side), _line(honest, target, side)
+    line, inner = (ratio(size(m), size(t), 1.0) for m, t in zip(mine, theirs, strict=True))
+    return ratio(line, inner, 1.0)
 
 
 def _order(table: Wide, honest: Wide) -> Finding | None:

@@ -6,17 +6,22 @@ honest result, and the differences are described.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
-from resize_pos.quality.measures.sampling import Wide, products, spread, unit
+from resize_pos.quality.measures.sampling import Wide, median, products, spread, unit
 from resize_pos.quality.verdict import MEAN_SHIFT
 
 _SAME = 0.05  # relative distance up to which a row is the honest one
 _OTHER = 0.25  # … and from which it is not
+_EXACT = 0.03  # of the distance between honest results: so near is a part to one of them alone
+_SPAN = 1.25  # times the largest distance between honest results
 _MOST_BETWEEN = 0.1  # share of rows that may be neither
+_ALIKE = 3.0  # times the distance of the honest ones: up to it, all differ alike
 _FEWEST_SAME = 3  # one of four cells may equal the honest one by chance
 _ROUNDED_TO_ZERO = 1e-5  # of the largest value: below it, float16 may round a row to zero
 _SURE = 0.98  # cosine of a channel with the one it was taken from
@@ -39,6 +44,7 @@ class Finding:
     detail: str
     foreign: NDArray[np.bool_] | None = None  # which cells (or channels) are not the honest ones
     axis: int = 1  # 1: `foreign` is about cells, 0: about channels
+    at_border: bool = False  # all foreign cells are outermost ones
     near: float = _OTHER  # below this distance to another honest result, a part is not foreign
 
     def is_like(self, table: Wide, other: Wide) -> bool:
@@ -47,9 +53,28 @@ class Finding:
             return False
         return bool(np.mean(_errors(table, other, self.axis)[self.foreign] < self.near) > 0.5)
 
+    def is_usual(self, table: Wide, own: Wide, others: Sequence[Wide]) -> bool:
+        """Whether honest results differ as much from `own`, too, in most foreign parts.
 
-def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
-    """Compare the rows (cells × channels) of a table with the honest ones, all channels."""
+        Where the rest is exactly `own`, only a border may have been treated in another way: that
+        kernel gives the other parts, too.
+        """
+        if self.foreign is None or self.near < _OTHER:
+            return False
+        mine = _distances(table, own, self.axis)
+        span = np.max([_distances(rows, own, self.axis) for rows in others], axis=0)
+        telling = ~self.foreign & (span > _SAME * float(median(span[self.foreign])))
+        exact = telling.any() and float(median(mine[telling] / span[telling])) < _EXACT
+        if exact and not self.at_border:
+            return False
+        return bool(np.mean(mine[self.foreign] <= _SPAN * span[self.foreign]) > 0.5)
+
+
+def find_parts(table: Wide, honest: Wide, target: Grid, *, nearest: bool = True) -> Finding | None:
+    """Compare the rows (cells × channels) of a table with the honest ones, all channels.
+
+    `nearest`: no other honest result is nearer, so single values can be compared, too.
+    """
     if len(table) < 2 or not np.ptp(table, axis=0).any():
         return None  # zero or constant: the table's own values say so
     return (
@@ -58,37 +83,51 @@ def find_parts(table: Wide, honest: Wide, target: Grid) -> Finding | None:
         or _order(table, honest, target)
         or _flat_axes(table, honest, target)
         or _mean(table, honest)
-        or _values(table, honest)
+        or (_values(table, honest) if nearest else None)
         or _zeros(table, honest, target)
     )
+
+
+def _distances(table: Wide, honest: Wide, axis: int) -> Wide:
+    apart: Wide = np.sqrt(((table - honest) ** 2).sum(axis=axis))
+    return apart
 
 
 def _errors(table: Wide, honest: Wide, axis: int) -> Wide:
     """Distance along one axis, relative to the honest size of that row or channel."""
     scale = np.sqrt((honest**2).sum(axis=axis))
     typical = np.sqrt(np.mean(scale**2))
-    apart = np.sqrt(((table - honest) ** 2).sum(axis=axis))
-    relative: Wide = apart / np.maximum(scale, 0.1 * typical + 1e-30)
+    relative: Wide = _distances(table, honest, axis) / np.maximum(scale, 0.1 * typical + 1e-30)
     return relative
 
 
-def _split(errors: Wide) -> NDArray[np.bool_] | None:
-    """Return which entries are foreign, if all others are honest."""
+def _split(table: Wide, honest: Wide, axis: int) -> NDArray[np.bool_] | None:
+    """Return which rows or channels are foreign, if all others are honest."""
+    errors, apart = _errors(table, honest, axis), _distances(table, honest, axis)
     same, other = errors <= _SAME, errors >= _OTHER
-    few = same.mean() < 0.25 or same.sum() < _FEWEST_SAME
-    if not other.any() or few or (~same & ~other).mean() > _MOST_BETWEEN:
+    # A channel that is constant or zero is the same whatever was done to the others.
+    telling = np.ptp(honest, axis=axis) > _VARIES * np.abs(honest).max()
+    same &= telling
+    few = same.sum() < max(0.25 * telling.sum(), _FEWEST_SAME)
+    if not other.any() or few or (telling & ~same & ~other).mean() > _MOST_BETWEEN:
         return None
-    return ~same
+    # Training moves all values alike: short rows and weak channels differ more for their size.
+    if float(median(apart[other])) <= _ALIKE * float(median(apart[same])):
+        return None
+    foreign: NDArray[np.bool_] = other | (telling & ~same)
+    return foreign
 
 
 def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     errors, zero = _errors(table, honest, 1), _lost(table, honest)
     only_zero = zero.any() and np.mean(errors[~zero] <= _SAME) > 0.9
-    foreign = zero if only_zero else _split(errors)
+    foreign = zero if only_zero else _split(table, honest, 1)
     if foreign is None:
         return None
     words = f"{place_of(foreign, table, target)}, the rest is honest"
-    return Finding("patched", words, None if only_zero else foreign)
+    inside = foreign.reshape(target.height, target.width)[1:-1, 1:-1]
+    at_border = inside.size > 0 and not inside.any()
+    return Finding("patched", words, None if only_zero else foreign, at_border=at_border)
 
 
 def _zeros(table: Wide, honest: Wide, target: Grid) -> Finding | None:
@@ -151,7 +190,7 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
     if flipped.any() and (flipped | (own > _SURE)).mean() > 0.9:
         words = "every channel" if flipped.all() else f"{flipped.sum()} of {count} channels"
         return Finding("sign-flipped", f"{words} has the opposite sign")
-    foreign = _split(_errors(table, honest, 0))
+    foreign = _split(table, honest, 0)
     cosines = np.abs(products(mine.astype(np.float32), theirs.astype(np.float32)))
     found = cosines.argmax(axis=1)
     sure = cosines[np.arange(count), found] > _SURE
@@ -264,15 +303,18 @@ def _values(table: Wide, honest: Wide) -> Finding | None:
     most = np.abs(sample).max()
     at_most = np.abs(sample) >= most * (1 - 1e-6)
     # Sines have many values near their largest one; values that were cut off had been larger.
-    if at_most.mean() > _MANY and np.median(sizes[at_most]) > _BEYOND * most:
+    if at_most.mean() > _MANY and median(sizes[at_most]) > _BEYOND * most:
         words = f"{at_most.mean():.0%} of the values are ±{most:.3g}, cut off there"
         return Finding("clipped", words)
     whole = table[cells]
     # Without cells and channels that are zero as a whole: they are described elsewhere.
     lines = ~np.any(whole, axis=1, keepdims=True) | ~np.any(whole, axis=0)
     zero = ((whole == 0) & ~lines).reshape(-1)
-    # Eight bits round small values to zero; values that were dropped had been of any size.
-    if zero.mean() > _MANY and np.median(sizes[zero]) > _USUAL * np.median(sizes):
+    # Eight bits round small values to zero, and no larger ones than the smallest that is left in
+    # that channel; values that were dropped had been of any size.
+    left = np.where(whole == 0, np.inf, np.abs(whole)).min(axis=0)
+    zero &= (sizes.reshape(whole.shape) > left).reshape(-1)
+    if zero.mean() > _MANY and median(sizes[zero]) > _USUAL * median(sizes):
         words = f"{zero.mean():.0%} of the values are exactly zero, all over the table"
         return Finding("dropped", words)
     return None

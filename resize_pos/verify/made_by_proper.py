@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,24 +65,40 @@ def recognise(
 
 
 def _is_picked(source: Wide, cells: Wide, tolerance: float) -> bool:
-    """Whether every row and column is a source line next to its centre, all rounded alike."""
-    places = [
-        np.clip((np.arange(length) + 0.5) * count / length - 0.5, 0, count - 1)
-        for count, length in zip(source.shape, cells.shape[:2], strict=False)
+    """Whether every row and column is a source line next to its place, all rounded alike."""
+    axes = list(zip(source.shape, cells.shape[:2], strict=False))
+    centres = [np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1) for n, m in axes]
+    picked = _picked(source, cells, [(np.floor(p), np.ceil(p)) for p in centres], tolerance)
+    # A part of the source can consist of lines around the centres, too.
+    if picked and all(_rounds_alike(*axis) for axis in zip(centres, picked, strict=True)):
+        return True
+    # Upper left corners are rounded down. Where the step is no whole number, arithmetic decides
+    # about those on the border of two lines.
+    slack = [_HALF if n % m else 0.0 for n, m in axes]
+    corners = [np.arange(m) * n / m for n, m in axes]
+    lines = [
+        (np.maximum(np.floor(p - by), 0), np.floor(p + by))
+        for p, by in zip(corners, slack, strict=True)
     ]
-    rows, columns = (np.stack([np.floor(p), np.ceil(p)]).astype(np.intp) for p in places)
+    return _picked(source, cells, lines, tolerance) is not None
+
+
+def _picked(
+    source: Wide, cells: Wide, lines: Sequence[tuple[Wide, Wide]], tolerance: float
+) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Return which of two source lines each row, and each column, is; None where one is neither."""
+    rows, columns = (np.stack(pair).astype(np.intp) for pair in lines)
     near = tolerance * float(np.abs(cells).max())
     if not _first_is_picked(source, cells, rows[:, 0], columns[:, 0], near):
-        return False
+        return None
     # Whether row a and column b of the source give the cell at (i, j), for each choice of both.
     same: NDArray[np.bool_] = np.array(
         [[np.all(np.abs(source[a][:, b] - cells) <= near, axis=-1) for b in columns] for a in rows]
     )
     down = np.all(np.any(same, axis=1), axis=2).argmax(axis=0)
     across = np.all(np.any(same, axis=0), axis=1).argmax(axis=0)
-    if not all(_rounds_alike(*axis) for axis in zip(places, (down, across), strict=True)):
-        return False  # a part of the source can consist of lines around the centres, too
-    return bool(same[down[:, None], across, *np.indices(cells.shape[:2])].all())
+    right = same[down[:, None], across, *np.indices(cells.shape[:2])].all()
+    return (down, across) if right else None
 
 
 def _rounds_alike(places: Wide, up: NDArray[np.intp]) -> bool:

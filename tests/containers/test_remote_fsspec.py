@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 
 import fsspec
 import pytest
-from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 from resize_pos.api import inspect_checkpoint, resize_checkpoint
 from resize_pos.containers.io.remote_path import RemotePath
-from resize_pos.containers.remote import fsspec_store, pace, store
+from resize_pos.containers.remote import fsspec_store, store
 from resize_pos.core.errors import ContainerError, OutputError
 from tests.support.builders import vit, write_safetensors
 
@@ -86,38 +84,3 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ContainerError, match="needs the package") as refused:
         inspect_checkpoint("az://zoo/vit.safetensors")
     assert refused.value.hint == 'pip install "resize-pos[azure]"'
-
-
-class Asynchronous(AsyncFileSystemWrapper):  # type: ignore[misc]
-    """A store whose methods are coroutines, as those of Google and Azure are."""
-
-    protocol = "asynchronous"
-    drips = False  # never ends an answer that has bytes
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(fsspec.filesystem("memory"), **more)
-        if self.drips:
-            self._cat_file = self._drip
-
-    async def _drip(self, *_: Any, **__: Any) -> bytes:
-        while True:
-            await asyncio.sleep(0.05)
-
-
-@pytest.mark.parametrize("drips", [False, True])
-def test_a_store_that_never_ends_its_answer_is_given_up(
-    bucket: Path, monkeypatch: pytest.MonkeyPatch, drips: bool
-) -> None:
-    monkeypatch.setattr(Asynchronous, "drips", drips)
-    fsspec.register_implementation("asynchronous", Asynchronous, clobber=True)
-    Asynchronous.clear_instance_cache()
-    monkeypatch.setitem(fsspec_store._PACKAGES, "gs", ("asynchronous", "fsspec", "gcs"))
-    store.disconnect()
-    if not drips:
-        there = inspect_checkpoint("gs://zoo/vit.safetensors", from_grid="6x9")
-        assert there.tensors == inspect_checkpoint(bucket, from_grid="6x9").tensors
-        return
-    monkeypatch.setattr(pace, "_PATIENCE", 0.5)
-    monkeypatch.setattr(pace, "_SLOWEST", 1 << 30)
-    with pytest.raises(ContainerError, match="seconds to answer"):
-        inspect_checkpoint("gs://zoo/vit.safetensors", from_grid="6x9")

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resize_pos.containers.remote.pace import patience
 from resize_pos.containers.remote.store import Listing, ObjectInfo, Store, changed, needs, store_of
 from resize_pos.containers.remote.traffic import count
 from resize_pos.containers.remote.upload import Upload, taken
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from resize_pos.containers.io.remote_path import RemotePath
 
 _BLOCK = 8 << 20
-_LISTING = 32 << 20  # bytes that all pages of a listing may have, for the time that they may take
 
 # The scheme of a URL → fsspec's name for it, its package, and our extra.
 _PACKAGES = {
@@ -70,7 +68,7 @@ class FsspecStore(Store):
         count(1)
         try:
             with translated(path):
-                found = _called(system, "info", _name(path))
+                found = system.info(_name(path))
         except FileNotFoundError:
             return None
         return None if found["type"] == "directory" else _described(found)
@@ -85,9 +83,7 @@ class FsspecStore(Store):
             count(1)
             try:
                 with translated(path):
-                    block = _called(
-                        system, "cat_file", _name(path), end - begin, start=begin, end=end
-                    )
+                    block = system.cat_file(_name(path), start=begin, end=end)
             except FileNotFoundError:
                 raise changed(path) from None
             if len(block) > end - begin:
@@ -112,7 +108,7 @@ class FsspecStore(Store):
         count(1)
         try:
             with translated(path):
-                return _called(system, "ls", _name(path), **options)
+                return system.ls(_name(path), **options)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -121,7 +117,7 @@ class FsspecStore(Store):
         system = self.file_system(path)
         count(1)
         with translated(path):
-            found = _called(system, "find", _name(path), _LISTING, detail=True)
+            found = system.find(_name(path), detail=True)
         for name, described in found.items():
             yield name[len(_name(path)) :].lstrip("/"), _described(described)
 
@@ -178,28 +174,6 @@ def _not_taken(path: RemotePath) -> Iterator[None]:
         yield
     except FileExistsError:
         raise taken(path) from None
-
-
-def _called(system: Any, method: str, name: str, length: int = 0, **options: Any) -> Any:
-    """Call a method of a file system; give up if an answer of so many bytes takes too long.
-
-    The file systems repeat requests and wait for silent servers themselves, but they never give up
-    one that sends a byte now and then. Those of fsspec that are not asynchronous have no limit.
-    """
-    asynchronous = getattr(system, f"_{method}", None)
-    if not getattr(system, "async_impl", False) or asynchronous is None:
-        return getattr(system, method)(name, **options)
-    from fsspec.asyn import sync
-    from fsspec.exceptions import FSTimeoutError
-
-    seconds = patience(length)
-    try:
-        return sync(system.loop, asynchronous, name, timeout=seconds, **options)
-    except FSTimeoutError:
-        raise ContainerError(
-            f"{name}: the store took more than {seconds:.0f} seconds to answer.",
-            "Check the network, and try again.",
-        ) from None
 
 
 def _name(path: RemotePath) -> str:

@@ -21,11 +21,6 @@ class TooSlow(TryAgain):
     weight = TRIES // 2  # another connection may be faster, but more than two are not tried
 
 
-def patience(length: int) -> float:
-    """Return how many seconds an answer of so many bytes may take."""
-    return _PATIENCE + length / _SLOWEST
-
-
 def paced(read: Callable[[int], bytes], length: int) -> Iterator[bytes]:
     """Read at most so many bytes; `read` returns what has arrived, and nothing at the end.
 
@@ -36,7 +31,7 @@ def paced(read: Callable[[int], bytes], length: int) -> Iterator[bytes]:
         done += len(block)
         yield block
         seconds = time.monotonic() - started
-        if done < length and seconds > patience(done):
+        if done < length and seconds > _PATIENCE + done / _SLOWEST:
             raise TooSlow(f"the server is too slow: {done} bytes came in {seconds:.0f} seconds")
 
 

@@ -16,13 +16,23 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.place import merged
 from resize_pos.quality.measures.proper import Kernel
-from resize_pos.quality.measures.sampling import Wide, median, products, some_channels, spread, unit
+from resize_pos.quality.measures.sampling import (
+    Wide,
+    median,
+    products,
+    some_channels,
+    spread,
+    unit,
+)
 
 _LINES = 16  # rows, and columns, of new cells that are compared
 FOREIGN = 0.5  # below this cosine, a cell counts as unlike
 HIDING = 0.5  # of the variation: a larger difference is not only what hides weak channels
 ALIKE = 1.5  # times the median difference of channels: so much may be the same movement
 NEGLIGIBLE = 0.05  # of the mean variation of channels: so small a difference is none
+_SHORT = 0.3  # of the usual distance from the mean
+_EIGHT_BITS = 256  # different values at most
+_ROUNDED = 0.08  # of a value, on average, with two bits of mantissa
 ENVELOPE: tuple[Kernel, ...] = (
     *proper.CONVENTIONAL,
     proper.AREA,
@@ -30,6 +40,8 @@ ENVELOPE: tuple[Kernel, ...] = (
     proper.NEAREST_EXACT,
     proper.LANCZOS,
 )
+# A table may resemble these, and its norms may be theirs. They do not widen the other limits.
+EXTREMES: tuple[Kernel, ...] = (proper.SMOOTHEST, proper.SHARPEST)
 # Nearest picks single cells, so if a table shrinks a lot, no other kernel gives a similar result. A
 # table may resemble it, but it does not widen the envelope.
 _WIDENING = tuple(
@@ -46,7 +58,7 @@ class Sample:
     places: Wide  # (n, 2): row and column as parts of the image
     table: Wide  # (n, channels)
     honest: tuple[Wide, ...]  # one per kernel of `ENVELOPE`
-    smoothest: Wide  # by the kernel that makes the vectors of a rough table shortest
+    extremes: tuple[Wide, ...]  # by the kernels that make a rough table smoothest and sharpest
     mean: Wide  # (channels,): the source's
 
 
@@ -59,26 +71,26 @@ def take_sample(source: Wide, target: Wide) -> Sample:
     mean = before.mean(axis=(0, 1))
     varying = np.swapaxes(before - mean, 0, 1)  # (w, h, channels)
     honest = []
-    for kernel in (*ENVELOPE, proper.SMOOTHEST):
+    for kernel in (*ENVELOPE, *EXTREMES):
         down = proper.matrix(kernel, height, new_height)[rows]
         across = proper.matrix(kernel, width, new_width)[columns]
         lines = np.swapaxes(proper.along(down, varying), 0, 1)
         honest.append(proper.along(across, lines).reshape(len(rows) * len(columns), -1))
     places = np.stack(np.meshgrid(rows / new_height, columns / new_width, indexing="ij"), axis=-1)
     table = (after[rows][:, columns] - mean).reshape(len(rows) * len(columns), -1)
-    *usual, smoothest = honest
-    return Sample(places.reshape(-1, 2), table, tuple(usual), smoothest, mean)
+    count = len(ENVELOPE)
+    return Sample(places.reshape(-1, 2), table, tuple(honest[:count]), tuple(honest[count:]), mean)
 
 
 def likeness(source: Wide, target: Wide) -> dict[str, float]:
     """Compare a table with the honest results, and those with each other."""
     sample = take_sample(source, target)
     cosines = _cosines(sample)
-    count = len(sample.honest)
-    best = int(cosines[count, :count].argmax())
+    results = (*sample.honest, *sample.extremes)
+    best = int(cosines[-1, :-1].argmax())
     envelope = _Compared.widest(_left_out(sample, cosines))
-    own = _compare(sample.table, sample.honest[best], sample, float(cosines[count, best]))
-    norms = [_mean_norm(rows, sample.mean) for rows in (*sample.honest, sample.smoothest)]
+    own = _compare(sample.table, results[best], sample, float(cosines[-1, best]))
+    norms = [_mean_norm(rows, sample.mean) for rows in results]
     scale = _mean_norm(sample.table, sample.mean)
     before = merged(source)
     source_norm = _mean_norm(some_channels(before[None])[0].reshape(-1, len(sample.mean)), 0.0)
@@ -105,7 +117,7 @@ def likeness(source: Wide, target: Wide) -> dict[str, float]:
 def best_kernel(source: Wide, target: Wide) -> Kernel:
     """Return the kernel whose result a table resembles most."""
     cosines = _cosines(take_sample(source, target))
-    return ENVELOPE[int(cosines[-1, :-1].argmax())]
+    return (*ENVELOPE, *EXTREMES)[int(cosines[-1, :-1].argmax())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +163,8 @@ def _left_out(sample: Sample, cosines: Wide) -> list[_Compared]:
 
 def _cosines(sample: Sample) -> Wide:
     """Cosines of all results with each other, each as one long vector; the table is last."""
-    flat = np.stack([rows.reshape(-1) for rows in (*sample.honest, sample.table)])
+    every = (*sample.honest, *sample.extremes, sample.table)
+    flat = np.stack([rows.reshape(-1) for rows in every])
     gram = np.einsum("in,jn->ij", flat, flat)
     sizes = np.sqrt(np.maximum(np.diag(gram), 0.0))
     scale = sizes[:, None] * sizes[None]
@@ -166,13 +179,18 @@ def _compare(table: Wide, other: Wide, sample: Sample, cosine: float) -> _Compar
     found = cosines.argmax(axis=1)
     apart = np.sqrt(((sample.places[found] - sample.places) ** 2).sum(axis=1))
     apart *= _explained(1 - each, 1 - cosines[np.arange(len(found)), found])
+    # A cell near the mean has no direction: models leave cells so that never show anything.
+    own, lengths = (np.sqrt(np.einsum("nd,nd->n", rows, rows)) for rows in (table, other))
+    least = _SHORT * median(lengths)
+    apart[lengths < least] = 0.0
+    short = np.maximum(own, lengths) < least
     energy = float(np.einsum("nd,nd->", other, other))
     shift = np.sqrt(np.sum((table.mean(axis=0) - other.mean(axis=0)) ** 2))
     return _Compared(
         float(np.sqrt(max(0.0, 1 - cosine * cosine))) if cosine > 0 else 1.0,
         float(apart.mean()),
-        float(np.mean(each < FOREIGN)),
-        float(np.mean(_channel_cosines(table, other) < FOREIGN)),
+        float(np.mean((each < FOREIGN) & ~short)),
+        float(np.mean(_channel_cosines(table, other, sample.mean) < FOREIGN)),
         float(shift / np.sqrt(energy / len(other))) if energy else 0.0,
         float(np.einsum("nd,nd->", table, other) / energy) if energy else 1.0,
     )
@@ -189,7 +207,7 @@ def _explained(own: Wide, best: NDArray[np.float32]) -> Wide:
     return np.where(moved, share.clip(0.0, 1.0), 0.0)
 
 
-def _channel_cosines(table: Wide, other: Wide) -> Wide:
+def _channel_cosines(table: Wide, other: Wide, mean: Wide) -> Wide:
     """Correlation of each channel over the cells; 1 where a channel hardly varies or differs."""
     first, second = table - table.mean(axis=0), other - other.mean(axis=0)
     energy = (second**2).sum(axis=0)
@@ -201,6 +219,10 @@ def _channel_cosines(table: Wide, other: Wide) -> Wide:
     # A slow sine varies so little that a step of training hides it, and that changes nothing.
     apart = np.sqrt(((first - second) ** 2).sum(axis=0))
     small = apart <= NEGLIGIBLE * float(np.sqrt(energy).mean())
+    values = np.sort((table + mean).astype(np.float32), axis=None)
+    if np.count_nonzero(values[1:] != values[:-1]) < _EIGHT_BITS:
+        # Then each value may be rounded by up to an eighth of it, with its mean.
+        small |= apart <= _ROUNDED * np.sqrt(((other + mean) ** 2).sum(axis=0))
     # Training moves all channels alike. It hides the weak ones, and the others are still there.
     if float((apart**2).sum()) <= HIDING**2 * float(energy.sum()):
         small |= apart <= ALIKE * median(apart)

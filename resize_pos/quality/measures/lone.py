@@ -15,6 +15,7 @@ _ROWS = 256  # rows used for the covariance
 _CHANNELS = 96  # channels that are searched for a period
 _BLOCK = 1 << 17  # numbers converted to float64 at a time
 _CHUNKS = 8  # parts of the table whose smoothness is compared
+_SHORT = 0.3  # of the usual distance from the mean
 
 
 def measure_lone(grid: NDArray[Any]) -> dict[str, float]:
@@ -42,7 +43,7 @@ def measure_lone(grid: NDArray[Any]) -> dict[str, float]:
     # Vectors in few dimensions are similar by chance, so the order is measured relative to chance.
     values["order_z"] = values["lag1_cosine"] * float(np.sqrt(len(rows) * dimensions))
     values |= _chunks(steps)
-    values |= _row_ends(steps, width)
+    values |= _row_ends(_told(steps, lengths), width)
     chosen = spread(rows.shape[1], _CHANNELS)
     vectors = rows[:, chosen].astype(np.float64) - mean[chosen]
     values |= _row_period(_divided(vectors, lengths[:, None]), width)
@@ -124,6 +125,15 @@ def _chunks(steps: Wide) -> dict[str, float]:
         "roughest_part": min(means),
         "rough_from": start / _CHUNKS,
     }
+
+
+def _told(steps: Wide, lengths: Wide) -> Wide:
+    """Replace the steps to and from cells that are near the mean: these have no direction.
+
+    Cells at the border of a table stay so if the model never saw anything there.
+    """
+    short = lengths < _SHORT * median(lengths)
+    return np.where(short[:-1] | short[1:], median(steps), steps)
 
 
 def _row_ends(steps: Wide, width: int) -> dict[str, float]:

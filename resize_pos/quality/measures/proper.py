@@ -20,6 +20,7 @@ from resize_pos.transforms.kernels import operator
 from resize_pos.transforms.spline import spline_at
 
 _LANCZOS = 3  # lobes on each side
+_NEARLY_LOST = 0.1  # of the largest singular value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ SPLINE_EXACT = Kernel("cubic spline, not-a-knot (RectBivariateSpline)")
 HAMMING = Kernel("Hamming window, antialias (PIL)")
 ASYMMETRIC = Kernel("bilinear, asymmetric coordinates (ONNX, TensorFlow 1)")
 SMOOTHEST = Kernel("Gaussian of half a cell, antialias (ImageMagick's Gaussian)")
+SHARPEST = Kernel("inverse of the resize back (pseudo-inverse, least squares)")
 OTHERS: tuple[Kernel, ...] = (
     AREA,
     BOX,
@@ -88,6 +90,7 @@ def matrix(kernel: Kernel, source: int, target: int) -> Wide:
         HAMMING: _hamming,
         ASYMMETRIC: _asymmetric,
         SMOOTHEST: _smoothest,
+        SHARPEST: _sharpest,
     }[kernel](source, target)
     made.flags.writeable = False
     return made
@@ -161,8 +164,6 @@ def _box(source: int, target: int) -> Wide:
 
 def _shared(source: int, target: int) -> Wide:
     """Weigh each source position by the length that it shares with the target's."""
-    if target >= source:
-        return operator(source, target, _PLAIN[0]).matrix.copy()
     scale = source / target
     left, right = np.arange(target) * scale, (np.arange(target) + 1) * scale
     place = np.arange(source)[None]
@@ -185,6 +186,12 @@ def _hamming(source: int, target: int) -> Wide:
 def _smoothest(source: int, target: int) -> Wide:
     apart = _distances(source, target, max(source / target, 1.0))
     return _normalised(np.exp(-2 * apart * apart))
+
+
+def _sharpest(source: int, target: int) -> Wide:
+    """Undo the antialiased linear resize in the other direction, but for what it nearly loses."""
+    back = operator(target, source, Resampling(Method.BILINEAR, antialias=True)).matrix
+    return _normalised(np.asarray(np.linalg.pinv(back, rcond=_NEARLY_LOST), np.float64))
 
 
 def _asymmetric(source: int, target: int) -> Wide:
