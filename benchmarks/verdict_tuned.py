@@ -21,7 +21,7 @@ alone, whose authors train it at that rate.
 `tables/tuned.json` lists what was made and by what, with the loss before and after.
 `tables/tuned.npz` holds the tables, of 64 channels each. After an honest resize it holds how far
 training moved the table: six bits, and a scale for each channel. A table that was damaged first is
-stored whole, as float16. What is stored already is kept.
+stored whole, as float16 without its last four bits. What is stored already is kept.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Run:
         return f"{self.start}, then {self.steps} steps of {name} at {self.rate:g}{decay}: {what}"
 
 
-RUNS: Mapping[str, tuple[Run, ...]] = {
+_FIRST: Mapping[str, tuple[Run, ...]] = {
     "pix2tex_12x42": (
         Run((3, 11), "timm", "adamw", 1e-4, 300, 0.05),
         Run((3, 11), "hf", "adamw", 1e-3, 100, alone=True),
@@ -131,6 +131,30 @@ RUNS: Mapping[str, tuple[Run, ...]] = {
         Run((8, 8), "reinitialised", "adamw", 1e-4, 30, 0.05),
         Run((8, 8), "one_d", "sgd", 1e-2, 30),
     ),
+}
+# Fixed when the rules had been mended for the runs above, and judged once.
+_SECOND: Mapping[str, tuple[Run, ...]] = {
+    "pix2tex_12x42": (
+        Run((7, 23), "PIL box", "adamw", 1e-3, 60, alone=True),
+        Run((14, 34), "asymmetric bilinear", "adamw", 1e-3, 40, 0.05),
+        Run((7, 23), "last_tenth_zero", "adamw", 1e-4, 30, 0.05),
+    ),
+    "dinov2_vits_37x37": (
+        Run((9, 11), "hf", "adamw", 1e-3, 60, alone=True),
+        Run((16, 16), "PIL lanczos", "adamw", 3e-4, 60, alone=True),
+        Run((22, 20), "dinov2", "adamw", 3e-4, 40, 0.05),
+        Run((22, 20), "rolled_flat", "adamw", 3e-5, 30, 0.05),
+        Run((22, 20), "last_tenth_zero", "adamw", 3e-5, 30, 0.05),
+        Run((22, 20), "pairs of rows exchanged", "adamw", 3e-5, 30, 0.05),
+    ),
+    "vit_base_14x14": (
+        Run((8, 8), "torch nearest exact", "adamw", 1e-4, 30, 0.05),
+        Run((17, 11), "asymmetric bilinear", "adamw", 1e-3, 30, alone=True),
+        Run((8, 8), "rolled_flat", "adamw", 1e-4, 30, 0.05),
+    ),
+}
+RUNS: Mapping[str, tuple[Run, ...]] = {
+    name: (*runs, *_SECOND[name]) for name, runs in _FIRST.items()
 }
 
 
