@@ -137,7 +137,7 @@ _SECOND: Mapping[str, tuple[Run, ...]] = {
     "pix2tex_12x42": (
         Run((7, 23), "PIL box", "adamw", 1e-3, 60, alone=True),
         Run((14, 34), "asymmetric bilinear", "adamw", 1e-3, 40, 0.05),
-        Run((7, 23), "last_tenth_zero", "adamw", 1e-4, 30, 0.05),
+        Run((7, 23), "last_quarter_random", "adamw", 1e-4, 30, 0.05),
     ),
     "dinov2_vits_37x37": (
         Run((9, 11), "hf", "adamw", 1e-3, 60, alone=True),

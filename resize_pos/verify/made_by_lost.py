@@ -36,6 +36,7 @@ _CHANNELS = 24  # that a blur is fitted to
 _REACH = 2  # cells on each side that it mixes
 _FITTED = 0.05  # of the variation: distance to the honest result after the fitted blur
 _KEEPS_MEANS = 0.05  # how far the weights of a blur may be from a sum of one
+_ROUGHER = 1.15  # of the largest variation that a convention leaves
 _SMOOTHER = 0.9  # of the variation that the smoothest kernel leaves
 
 
@@ -201,8 +202,10 @@ def _lengths(table: Wide, honest: Wide, longest: float) -> Finding | None:
 
 
 def _blur(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
-    """Look for an honest result whose cells were mixed with their neighbours."""
-    if _variation(table) >= _SMOOTHER * _variation(honest.smoothest):
+    """Look for an honest result whose cells were mixed with their neighbours, or set off."""
+    smoother = _variation(table) < _SMOOTHER * _variation(honest.smoothest)
+    rougher = _variation(table) > _ROUGHER * max(_variation(one) for one in honest.results)
+    if not smoother and not rougher:
         return None
     channels = spread(table.shape[1], _CHANNELS)
     for reach in range(1, _REACH + 1):
@@ -215,6 +218,9 @@ def _blur(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
             sums = float(weights @ _counts(reach))
             apart = size(mine - weights @ parts)
             if abs(sums - 1) < _KEEPS_MEANS and apart <= _FITTED * _variation(mine[:, None]):
+                if rougher:
+                    words = "an honest resize whose cells were set off against their neighbours"
+                    return Finding("sharpened", f"{words}: rougher than any kernel makes it")
                 words = "an honest resize whose cells were mixed with their neighbours"
                 return Finding("blurred", f"{words}: smoother than any kernel makes it")
     return None
