@@ -8,7 +8,6 @@ as they were, and says which rules were mended since.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
 import numpy as np
 import torch
@@ -601,11 +600,9 @@ def _components(cells: Cells, count: int) -> Cells:
     return _single(made.reshape(cells.shape))
 
 
-def damaged(
-    rows: Table, prefix: int, grid: Shape, target: Shape
-) -> Iterator[tuple[str, Callable[[], Table]]]:
-    """Give every mistake by name, and a function that makes it."""
+def mistakes(prefix: int) -> Iterator[tuple[str, Whole]]:
+    """Give every mistake by name; those of prefix rows where a table has enough of them."""
     for name, way in DAMAGE.items():
-        if name.startswith("prefix rows") and prefix < (2 if "order" in name else 1):
-            continue
-        yield name, partial(way, rows, prefix, grid, target)
+        least = 2 if name == "prefix rows in another order" else 1
+        if not name.startswith("prefix rows") or prefix >= least:
+            yield name, way

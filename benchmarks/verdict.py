@@ -6,7 +6,8 @@ Every table of `benchmarks/tables/` and of the two sample models is resized betw
 grids: by this project, by other libraries' own code and by other proper kernels (`proper.py`), and
 damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways and 18 wrong ones were
 written after the limits were fixed (`unseen.py`), and 18 and 36 more in a later round
-(`unseen_later.py`; for the real tables and the last six alone). `verify`'s verdict on each is
+(`unseen_later.py`), and 39 and 48 in a third one (`unseen_third.py`; both for the real tables and
+the tables that were made for that round alone). `verify`'s verdict on each is
 counted. What a damage costs its network is stored (`verdict_networks.py` and `verdict_real.py`
 measure it), and so are the tables of networks that were trained on after an honest resize, and of
 real ones that were trained on after a damaged one (`verdict_tuned.py`).
@@ -38,7 +39,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import proper, unseen, unseen_later
+from benchmarks import proper, unseen, unseen_later, unseen_third
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
@@ -70,6 +71,7 @@ Shape = tuple[int, int]
 # Factors on height and width. The last three are for honest resizes alone.
 FACTORS = ((1.5, 1.4), (0.6, 0.55), (1.2, 0.8), (2.5, 2.2), (0.25, 0.3))
 FOR_DAMAGE = 2
+THIRD = "third"  # the same for `unseen_third.py`
 LATER = "later"  # of the tables, besides the real ones, that the ways of `unseen_later.py` are for
 MOST_CELLS = 3600
 KEPT = (
@@ -129,17 +131,22 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
         made = by(way)
         return made if is_damage(made, fair()) else None
 
+    def whole(way: unseen_third.Whole) -> Table | None:
+        made = way(rows, prefix, grid, target)
+        return made if is_damage(made, fair()) else None
+
     def planted(how: str) -> Table | None:
         return plant(how, rows, prefix, grid, target, fair())
 
     for like in CONVENTIONS:
         yield "own", like, partial(honest, rows, prefix, grid, target, like)
-    later = known.is_real or known.judged == LATER
+    later, third = (known.is_real or known.judged == when for when in (LATER, THIRD))
     kernels = (
         ("library", proper.LIBRARIES),
         ("other", proper.OTHERS),
         ("unseen", unseen.HONEST),
         ("later", unseen_later.HONEST if later else {}),
+        ("third", unseen_third.HONEST if third else {}),
     )
     for group, named in kernels:
         for name, way in named.items():
@@ -151,6 +158,9 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
         ):
             for name, way in mistakes.items():
                 yield group, name, partial(wrong, way)
+        if third:
+            for name, mistake in unseen_third.mistakes(prefix):
+                yield "third damage", name, partial(whole, mistake)
         for how in ALL_DAMAGE:
             yield "damage", how, partial(planted, how)
 
@@ -242,13 +252,15 @@ GROUPS = {
     "other": "other proper kernels",
     "unseen": "other kernels, never looked at",
     "later": "kernels of a later round",
+    "third": "kernels of a third round",
     "trained": "trained after an honest resize",
     "trained damage": "trained after a damaged one",
     "damage": "damaged, all",
     "unseen damage": "damage that was never looked at",
     "later damage": "damage of a later round",
+    "third damage": "damage of a third round",
 }
-DAMAGED = ("damage", "unseen damage", "later damage", "trained damage")
+DAMAGED = ("damage", "unseen damage", "later damage", "third damage", "trained damage")
 # Words, whether a table is held out, whether it was seen in a sweep, and `judged` of its entry.
 SECTIONS = (
     ("tables that the limits were set on", False, True, ""),
@@ -257,6 +269,7 @@ SECTIONS = (
     ("held out; judged once before the last rules were added", True, False, "before"),
     ("held out; trained and judged after those rules", True, False, "after"),
     ("held out; judged once before four rules of values were mended", True, False, LATER),
+    ("held out; judged once before places and spans were judged", True, False, THIRD),
 )
 
 

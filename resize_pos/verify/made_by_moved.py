@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.core.conventions import Method
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
@@ -25,6 +26,7 @@ _NEARER = 0.45  # of the distance to its own place: as near as this, another pla
 _EXPLAINS = 0.5  # of a cell's length: what is farther away than this explains nothing
 _MANY = 0.3  # share of cells in wrong places
 _USUAL, _UNUSUAL = 3.0, 6.0  # times the median distance: what training does, and what it does not,
+_SPAN = 1.25  # times the largest distance between honest results
 _FAR = 0.25  # if it is that much of the usual length
 _MOST_BETWEEN = 0.1  # share of cells that may be neither
 KERNELS: tuple[Kernel, ...] = (*proper.CONVENTIONAL, *proper.OTHERS)
@@ -42,7 +44,17 @@ def find_moved(
     results = list(_results(source, target))
     nearest = int(np.argmin([size(rows - result) for result in results]))
     honest = proper.resized(whole_source, target, KERNELS[nearest]).reshape(table.shape)
-    return _elsewhere(table, honest, target) or _foreign(rows, results, nearest, table, target)
+    paces = (target.height / source.shape[1], target.width / source.shape[2])
+    step = [
+        min(max(1, round(pace)), n - 1)
+        for pace, n in zip(paces, (target.height, target.width), strict=True)
+    ]
+    extremes = [
+        proper.resized(source, target, kernel).reshape(rows.shape)
+        for kernel in (proper.SMOOTHEST, proper.SHARPEST)
+    ]
+    found = _elsewhere(table, honest, target)
+    return found or _foreign(rows, results, nearest, table, target, step, extremes)
 
 
 def nearest_honest(source: Wide, rows: Wide, target: Grid) -> float:
@@ -76,15 +88,50 @@ def _elsewhere(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     return Finding(name, f"{words}, and trained on or changed then")
 
 
+def _is_smooth(kernel: Kernel) -> bool:
+    """Whether a kernel interpolates; the others repeat single cells where a grid grows."""
+    if kernel.resampling is not None:
+        return kernel.resampling.method is not Method.NEAREST
+    return kernel not in (proper.NEAREST_EXACT, proper.BOX, proper.AREA, proper.OPENCV_AREA)
+
+
+def _beyond(honest: Wide, target: Grid, step: list[int]) -> Wide:
+    """Return how far outermost cells are from those one source cell further in; 0 for the others.
+
+    Kernels repeat, reflect or continue what lies beyond the border: they differ by about that much.
+    """
+    grid = honest.reshape(target.height, target.width, -1)
+    allowed = np.zeros(grid.shape[:2])
+    for axis in (0, 1):
+        lines, by = grid.shape[axis], step[axis]
+        index = np.arange(lines)
+        inward = np.where(index < by, index + by, np.where(index >= lines - by, index - by, index))
+        apart = np.sqrt(((grid - grid.take(inward.clip(0, lines - 1), axis)) ** 2).sum(axis=-1))
+        allowed = np.maximum(allowed, apart)
+    return allowed.reshape(-1)
+
+
 def _foreign(
-    rows: Wide, results: list[Wide], nearest: int, table: Wide, target: Grid
+    rows: Wide,
+    results: list[Wide],
+    nearest: int,
+    table: Wide,
+    target: Grid,
+    step: list[int],
+    extremes: list[Wide],
 ) -> Finding | None:
     """Look for cells that are much farther from every honest result than the others."""
     length = float(np.sqrt((results[nearest] ** 2).sum(axis=1).mean())) or 1.0
     apart = [np.sqrt(((rows - result) ** 2).sum(axis=1)) / length for result in results]
     usual = median(apart[nearest])
     least = np.min(apart, axis=0)
-    other: NDArray[np.bool_] = least >= max(_FAR, _UNUSUAL * usual)
+    beyond = _beyond(results[nearest], target, step) / length
+    # Long cells, and those beside them, differ more among honest results, too.
+    smooth = [result for result, kernel in zip(results, KERNELS, strict=True) if _is_smooth(kernel)]
+    far = [np.sqrt(((r - results[nearest]) ** 2).sum(axis=1)) for r in (*smooth, *extremes)]
+    span = np.max(far, axis=0)
+    limit = np.maximum(beyond, _SPAN * span / length)
+    other: NDArray[np.bool_] = least >= np.maximum(max(_FAR, _UNUSUAL * usual), limit)
     same = apart[nearest] <= _USUAL * usual
     if not other.any() or same.mean() < 0.5 or (~same & ~other).mean() > _MOST_BETWEEN:
         return None
