@@ -28,6 +28,8 @@ _MANY = 0.3  # share of cells in wrong places
 _USUAL, _UNUSUAL = 3.0, 6.0  # times the median distance: what training does, and what it does not,
 _SPAN = 1.25  # times the largest distance between honest results
 _FAR = 0.25  # if it is that much of the usual length
+_FEWEST_FOREIGN, _LEAST_FOREIGN = 2, 0.01  # cells, and share; fewer may be a kernel's overshoot,
+_VERY_FAR = 2.0  # unless they are that many usual lengths away
 _MOST_BETWEEN = 0.1  # share of cells that may be neither
 KERNELS: tuple[Kernel, ...] = (*proper.CONVENTIONAL, *proper.OTHERS)
 
@@ -133,6 +135,8 @@ def _foreign(
     limit = np.maximum(beyond, _SPAN * span / length)
     other: NDArray[np.bool_] = least >= np.maximum(max(_FAR, _UNUSUAL * usual), limit)
     same = apart[nearest] <= _USUAL * usual
+    if other.sum() < max(_FEWEST_FOREIGN, _LEAST_FOREIGN * len(other)):
+        other &= least >= _VERY_FAR
     if not other.any() or same.mean() < 0.5 or (~same & ~other).mean() > _MOST_BETWEEN:
         return None
     words = place_of(other, table, target)

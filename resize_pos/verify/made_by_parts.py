@@ -24,6 +24,8 @@ _MOST_BETWEEN = 0.1  # share of rows that may be neither
 _ALIKE = 3.0  # times the distance of the honest ones: up to it, all differ alike
 _FEWEST_SAME = 3  # one of four cells may equal the honest one by chance
 _ROUNDED_TO_ZERO = 1e-5  # of the largest value: below it, float16 may round a row to zero
+_FEW_STEPS = 4.0  # … and below that many steps (of 127: 3 % of the largest value) it lost little,
+_WHOLE = 1e-3  # if all values are whole numbers of steps
 _SURE = 0.98  # cosine of a channel with the one it was taken from
 _DOUBTFUL = 0.9  # … and below which a channel may be another one
 _SAMPLE = 256  # cells, or values, that are looked at
@@ -142,7 +144,17 @@ def _lost(table: Wide, honest: Wide) -> NDArray[np.bool_]:
     """
     large = np.abs(honest).max(axis=1) > _ROUNDED_TO_ZERO * np.abs(table).max()
     lost: NDArray[np.bool_] = ~table.any(axis=1) & large
+    if lost.any() and not lost.all():
+        lost &= ~_rounded_away(table, honest)
     return lost
+
+
+def _rounded_away(table: Wide, honest: Wide) -> NDArray[np.bool_]:
+    """Return the rows that are zero because each channel was rounded to steps of its own."""
+    steps = np.where(table == 0, np.inf, np.abs(table)).min(axis=0)
+    counts = table / steps
+    small: NDArray[np.bool_] = np.all(np.abs(honest) <= _FEW_STEPS * steps, axis=1)
+    return small & bool(np.all(np.abs(counts - np.round(counts)) < _WHOLE))
 
 
 def place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:

@@ -69,3 +69,25 @@ def test_a_mean_that_is_multiplied_fails_by_name(factor: float, name: str) -> No
     found = verified(PHOTOS, (21, 20), made)
     assert worst(found.checks) is Level.FAIL
     assert found.diagnosis is not None and found.diagnosis.name == name
+
+
+@pytest.mark.parametrize("target", [(18, 59), (14, 34)])
+def test_cells_that_eight_bits_round_to_zero_are_not_lost(target: tuple[int, int]) -> None:
+    made = resized(FORMULAS, target)
+    steps = np.abs(made).max(axis=0) / 127
+    rounded = np.round(made / steps) * steps
+    assert (~rounded[FORMULAS.prefix :].any(axis=1)).sum() > 10
+    found = verified(FORMULAS, target, rounded)
+    assert worst([c for c in found.checks if c.name != "prefix"]) is Level.OK, found.checks
+    rounded[FORMULAS.prefix + 5 :: 9] = 0
+    assert worst(verified(FORMULAS, target, rounded).checks) is Level.FAIL
+
+
+def test_one_cell_that_a_kernel_makes_otherwise_is_not_patched() -> None:
+    made = resized(PHOTOS, (21, 20))
+    made += 0.08 * np.random.default_rng(6).normal(size=made.shape) * deviation(PHOTOS, made)
+    made[PHOTOS.prefix + 200] *= 1.7
+    found = verified(PHOTOS, (21, 20), made)
+    assert worst(found.checks) is Level.OK, found.checks
+    made[PHOTOS.prefix + 200 : PHOTOS.prefix + 220] *= 2.5
+    assert worst(verified(PHOTOS, (21, 20), made).checks) is Level.FAIL
