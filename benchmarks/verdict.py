@@ -34,6 +34,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import islice, repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -359,7 +360,7 @@ def judge_all(
     if jobs == 1:
         found: Iterator[list[Case]] = (_judged(name, packages, every) for name in names)
     else:
-        pool = ProcessPoolExecutor(jobs)
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"))
         found = pool.map(_judged, names, repeat(packages), repeat(every))
     for name, mine in zip(names, found, strict=True):
         seconds = time.monotonic() - started

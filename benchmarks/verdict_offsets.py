@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -194,7 +195,8 @@ def cases(jobs: int = 1) -> Iterator[Case]:
     if jobs == 1:
         found: Iterator[list[Case]] = map(_judged, names)
     else:
-        found = ProcessPoolExecutor(jobs).map(_judged, names)
+        # A fork of a process with threads, as the one that judged real tables, may wait for ever.
+        found = ProcessPoolExecutor(jobs, get_context("spawn")).map(_judged, names)
     for mine in found:
         yield from mine
 
