@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
@@ -37,6 +38,10 @@ _REACH = 2  # cells on each side that it mixes
 _FITTED = 0.05  # of the variation: distance to the honest result after the fitted blur
 _KEEPS_MEANS = 0.05  # how far the weights of a blur may be from a sum of one
 _ROUGHER = 1.15  # of the largest variation that a convention leaves
+_WIDE = (0.2, 0.25, 0.33, 0.4, 0.5, 0.6, 0.75)  # parts of an axis that a wide blur averages over,
+_WIDELY_FITTED = 0.3  # of the variation and of the distance to the honest result: what it may leave
+_MIXED = "an honest resize whose cells were mixed with their neighbours"
+_BLURRED = f"{_MIXED}: smoother than any kernel makes it"
 _SMOOTHER = 0.9  # of the variation that the smoothest kernel leaves
 
 
@@ -221,9 +226,37 @@ def _blur(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
                 if rougher:
                     words = "an honest resize whose cells were set off against their neighbours"
                     return Finding("sharpened", f"{words}: rougher than any kernel makes it")
-                words = "an honest resize whose cells were mixed with their neighbours"
-                return Finding("blurred", f"{words}: smoother than any kernel makes it")
-    return None
+                return Finding("blurred", _BLURRED)
+    wide = smoother and _widely_blurred(table[:, channels], honest, target, channels)
+    return Finding("blurred", _BLURRED) if wide else None
+
+
+def _widely_blurred(
+    table: Wide, honest: HonestRows, target: Grid, channels: NDArray[np.intp]
+) -> bool:
+    """Whether averages over parts of the image, of any width, explain what an honest one does not.
+
+    They are taken once, or twice, which is near a Gaussian.
+    """
+    mean = table.mean(axis=0)
+    for result in honest.results:
+        grid = result[:, channels].reshape(target.height, target.width, -1)
+        usual = size(table - result[:, channels])
+        for part, times in product(_WIDE, (1, 2)):
+            down, across = (_averages(n, part, times) for n in (target.height, target.width))
+            rows = (across @ np.tensordot(down, grid, 1)).reshape(table.shape)
+            apart = size(table - rows)
+            if apart <= _WIDELY_FITTED * min(usual, size(table - mean)):
+                return True
+    return False
+
+
+def _averages(length: int, part: float, times: int) -> Wide:
+    """Return the matrix that averages over so large a part of an axis; its ends are repeated."""
+    reach = max(1, round(part * length / 2)) if length > 1 else 0
+    near = np.arange(length)[:, None] + np.arange(-reach, reach + 1)
+    once = np.eye(length)[near.clip(0, length - 1)].mean(axis=1)
+    return np.linalg.matrix_power(once, times)
 
 
 def _variation(rows: Wide) -> float:

@@ -33,6 +33,7 @@ _FEW_VALUES = 16
 _FLAT = 1e-5  # of the largest value: variation along an axis that is none,
 _VARIES = 1e-3  # … and what an honest result must have of it
 _MATTERS = 0.05  # of all sizes: negative values that no overshoot explains
+_WRAPPED = 0.002  # share of the values
 _MANY = 0.02  # share of the values that are the same,
 _BEYOND = 1.05  # where the honest ones are that much larger,
 _USUAL = 0.25  # … or that much of the usual size
@@ -308,6 +309,15 @@ def _values(table: Wide, honest: Wide) -> Finding | None:
     if different <= _FEW_VALUES:
         return Finding("quantised", f"there are only {different} different values")
     sizes = np.abs(fair)
+    far = np.abs(sample - fair)
+    wrapped = far > 0.5 * sizes.max()
+    # What overflows an integer comes out at the other end: too low or too high by the whole range.
+    if wrapped.mean() > _WRAPPED and (sample * fair)[wrapped].max() < 0:
+        span = far[wrapped]
+        if span.std() < _SAME * span.mean():
+            return Finding(
+                "wrapped", f"{wrapped.mean():.1%} of the values are off by {span.mean():.3g}"
+            )
     # A kernel that overshoots makes values of a table without negative ones slightly negative.
     negative = float(sizes[fair < 0].sum())
     if sample.min() >= 0 and negative > _MATTERS * float(sizes.sum()):

@@ -11,8 +11,8 @@ from scipy.ndimage import uniform_filter
 
 from benchmarks import proper, unseen
 from benchmarks.damage import honest
-from benchmarks.damage_more import plant
-from benchmarks.verdict import step_for
+from benchmarks.damage_more import honest_results, plant
+from benchmarks.verdict import step_for, targets
 from benchmarks.verdict_tables import Known, known_tables, trained
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
@@ -134,7 +134,7 @@ def test_one_factor_is_damage_unless_it_restores_the_norms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [("blurred", "its cells were blurred"), ("noise_twice", "Noise was added")]
+    ("how", "words"), [("blurred", "It is blurred"), ("noise_twice", "Noise was added")]
 )
 def test_blur_and_noise_are_told_apart(how: str, words: str) -> None:
     known = TABLES["vit_base_14x14"]
@@ -156,3 +156,25 @@ def test_short_prefix_rows_may_be_trained_beside_long_cells(target: tuple[int, i
     lost = after.copy()
     lost[: known.prefix] = 0
     assert worst(explain(step_for(known, target), known.rows, lost).checks) is Level.FAIL
+
+
+@pytest.mark.parametrize("name", ["other_count_9x15", "other_depth_6x20", "syn_additive_5x13"])
+def test_a_wide_blur_fails_by_name(name: str) -> None:
+    known = TABLES[name]
+    for target in targets(known.grid)[:2]:
+        fair = honest_results(known.rows, known.prefix, known.grid, target)
+        made = plant("blurred", known.rows, known.prefix, known.grid, target, fair)
+        assert made is not None
+        found = explain(step_for(known, target), known.rows, made)
+        assert worst(found.checks) is Level.FAIL
+        assert found.diagnosis is not None and found.diagnosis.name == "blurred"
+
+
+def test_eight_bits_that_overflow_fail_by_name() -> None:
+    known, target = TABLES["digits_6x5_seed2"], (4, 3)
+    fair = honest_results(known.rows, known.prefix, known.grid, target)
+    made = plant("wrapped_eight_bits", known.rows, known.prefix, known.grid, target, fair)
+    assert made is not None
+    found = explain(step_for(known, target), known.rows, made)
+    assert worst(found.checks) is Level.FAIL
+    assert found.diagnosis is not None and found.diagnosis.name == "wrapped"
