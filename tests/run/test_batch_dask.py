@@ -75,18 +75,23 @@ def test_a_lost_worker_changes_nothing_and_the_bytes_are_the_local_ones(
     address, workers = cluster
     build_zoo(tmp_path / "zoo")
     command = [sys.executable, "-m", "resize_pos", "batch", "zoo", "--to", TO]
-    with subprocess.Popen(
-        [*command, "-o", "out", "--dask", address, "--json"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    errors = tmp_path / "errors.txt"
+    with (
+        errors.open("w", encoding="utf-8") as stream,
+        subprocess.Popen(
+            [*command, "-o", "out", "--dask", address, "--json"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=stream,
+            text=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         told = [json.loads(process.stdout.readline()) for _ in range(5)]
         workers[0].send_signal(signal.SIGKILL)
-        out, errors = process.communicate()
-    assert "Traceback" not in errors
+        # `communicate` would lose what the lines before have read ahead.
+        out = process.stdout.read()
+    assert "Traceback" not in errors.read_text(encoding="utf-8")
     assert len(out.splitlines()) > 10  # it was killed in the middle, not at the end
     told += [json.loads(line) for line in out.splitlines()]
     failed = {Path(line["source"]).name for line in told if line["status"] == "failed"}
