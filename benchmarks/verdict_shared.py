@@ -19,7 +19,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import likeness
 from resize_pos.quality.measures.likeness import Sample
 from resize_pos.verify import against_source, made_by, made_by_offsets, made_by_proper
-from resize_pos.verify.made_by import Pair
+from resize_pos.verify.pair import Pair
 
 _KEPT = 2  # the results of so many sources; those of a large one take 100 MB
 _KEYS = "benchmarks_shared"  # marks a function that is shared already

@@ -35,9 +35,8 @@ from resize_pos.quality.verdict import judge
 from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
-    Pair,
     diagnose,
-    make_pair,
+    is_fitted,
     match_conventions,
     matched_frames,
     recognise_proper,
@@ -47,6 +46,7 @@ from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_offsets import origin_of
 from resize_pos.verify.origin import allow_training, of_table, offset_checks, origin_in_doubt
 from resize_pos.verify.output_plan import plan_between
+from resize_pos.verify.pair import Pair, make_pair
 from resize_pos.verify.scaled_queries import find_scaled
 
 if TYPE_CHECKING:
@@ -254,8 +254,13 @@ def explain(
         else:
             error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
             checks = allow_training(checks, error, measured)
-            found = _find_mistake(pair, worst(of_table(checks)), trained=stretchable)
-            checks = (*origin_in_doubt(matches, found, health, checks, measured, error), *checks)
+            fitted = stretchable and is_fitted(pair)
+            level = worst(of_table(checks))
+            found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
+            proven = fitted and found is None
+            checks = _proven(checks) if proven else checks
+            doubt = origin_in_doubt(matches, found, health, checks, measured, error, proven=proven)
+            checks = (*doubt, *checks)
     elif made_by is not None:
         words = f"made by {made_by} (differs by {made_by.error:.0e})"
         checks = (Check("origin", Level.OK, words), *_proven(checks))
@@ -266,9 +271,11 @@ def explain(
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
 
 
-def _find_mistake(pair: Pair, level: Level, *, trained: bool = False) -> Diagnosis | None:
+def _find_mistake(
+    pair: Pair, level: Level, *, trained: bool = False, fitted: bool = False
+) -> Diagnosis | None:
     """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
-    found = diagnose(pair, trained=trained)
+    found = diagnose(pair, trained=trained, fitted=fitted)
     return None if found is not None and not found.certain and level is Level.OK else found
 
 

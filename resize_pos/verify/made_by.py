@@ -13,26 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resize_pos.core.axes import Unfolded
-from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
+from resize_pos.core.conventions import CONVENTIONS, DEFAULT, Method, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
 from resize_pos.families.tables import Step
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
-from resize_pos.quality.measures.sampling import Wide, ratio, resample, size, spread
+from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
+from resize_pos.verify.made_by_fitted import is_resampled
 from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
-from resize_pos.verify.made_by_parts import find_parts
-from resize_pos.verify.made_by_proper import Norms, recognise
+from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
+from resize_pos.verify.made_by_proper import recognise
 from resize_pos.verify.made_by_turned import flat, resamplings, turned
 from resize_pos.verify.made_by_window import find_window
+from resize_pos.verify.pair import Pair
 
-_CHANNELS = 24
-_WHOLE = 1 << 23  # up to this many numbers, all channels are used
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
 _RESEMBLED = 0.2  # … and at which it is likely
@@ -66,66 +65,6 @@ class Diagnosis:
     certain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A source table and its resized version: rows × channels, and the geometry of both."""
-
-    before: Wide
-    after: Wide
-    prefix: int
-    suffix: int
-    source: Grid
-    target: Grid
-    whole_before: Wide  # the cells (rows × channels) with all channels, of tables that fit
-    whole_after: Wide
-    norms: Norms | None  # over all channels, of tables that fit
-
-    @property
-    def cells_before(self) -> Wide:
-        """The source grid, (1, h, w, d)."""
-        rows = self.before[self.prefix : self.prefix + self.source.cells]
-        return rows.reshape(1, self.source.height, self.source.width, -1)
-
-    @property
-    def cells_after(self) -> Wide:
-        """The other grid's rows."""
-        return self.after[self.prefix : self.prefix + self.target.cells]
-
-
-def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
-    """Take a sample of the channels of both tables, prefix and suffix rows included."""
-    copies, _, _, channels = old.grid.shape
-    chosen = spread(channels, max(1, _CHANNELS // min(copies, _CHANNELS)))
-
-    def rows(parts: Unfolded) -> Wide:
-        cells = parts.grid.reshape(copies, -1, channels)
-        # The frames of a video share their prefix and suffix rows.
-        around = (np.repeat(p, copies // len(p), axis=0) for p in (parts.prefix, parts.suffix))
-        first, last = around
-        whole = np.concatenate([first, cells, last], axis=1)[:, :, chosen]
-        return np.moveaxis(whole.astype(np.float64), 0, 1).reshape(whole.shape[1], -1)
-
-    def whole(parts: Unfolded) -> Wide:
-        first = parts.grid[0].reshape(-1, channels)
-        return first.astype(np.float64) if first.size <= _WHOLE else np.zeros((0, channels))
-
-    norms = None
-    if max(old.grid.size, new.grid.size) <= _WHOLE and len(new.grid) == copies:
-        before, after = (norm_map(parts.grid.astype(np.float64)) for parts in (old, new))
-        norms = Norms(before[..., None], after.reshape(copies, -1))
-    return Pair(
-        rows(old),
-        rows(new),
-        old.prefix.shape[1],
-        old.suffix.shape[1],
-        source,
-        target,
-        whole(old),
-        whole(new),
-        norms,
-    )
-
-
 def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch, ...]:
     """Recompute the grid under every convention; nearest first."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
@@ -157,11 +96,17 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
 
 
-def diagnose(pair: Pair, *, trained: bool = False) -> Diagnosis | None:
+def is_fitted(pair: Pair) -> bool:
+    """Whether a kernel that is not listed makes the table, and is an honest one by its weights."""
+    return pair.is_single and is_resampled(pair.whole_grid, pair.whole_after, pair.target)
+
+
+def diagnose(pair: Pair, *, trained: bool = False, fitted: bool = False) -> Diagnosis | None:
     """Find the mistake that explains the table best; None if none is close.
 
     `trained`: look for cells that were wrong before the table was trained on, too. That needs a
-    table that a kernel for images stretches.
+    table that a kernel for images stretches. `fitted`: what `is_fitted` says; then only a mistake
+    that was recomputed counts, and cells that were set to zero.
     """
     kept = _kept_rows(pair) or _block(pair)
     if kept is not None:
@@ -171,12 +116,14 @@ def diagnose(pair: Pair, *, trained: bool = False) -> Diagnosis | None:
         error = _distance(pair.cells_after, rows)
         if best is None or error < best.error:
             best = Diagnosis(name, detail, error, error <= _EXPLAINED)
-    scaled = _scaled(pair)
+    scaled = None if fitted else _scaled(pair)  # the weights of a kernel have a sum of one
     if scaled is not None and (best is None or scaled.error < best.error):
         best = scaled
     honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in resamplings())
     if best is not None and best.certain and best.error <= 0.5 * honest:
         return best
+    if fitted:
+        return _zeros(pair)
     parts = _parts(pair)
     if parts is not None:
         return parts
@@ -192,14 +139,18 @@ def diagnose(pair: Pair, *, trained: bool = False) -> Diagnosis | None:
     return replace(best, certain=True)
 
 
+def _certain(found: Finding | None) -> Diagnosis | None:
+    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
+
+
 def _moved(pair: Pair) -> Diagnosis | None:
     """Say which cells were wrong before the table was trained on."""
     if not len(pair.whole_before) or not len(pair.whole_after):
         return None
-    grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
+    grid = pair.whole_grid
     some = pair.cells_before, pair.cells_after
     found = find_moved(*some, grid, pair.whole_after, pair.target)
-    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
+    return _certain(found)
 
 
 def _mapped(pair: Pair) -> Diagnosis | None:
@@ -207,14 +158,21 @@ def _mapped(pair: Pair) -> Diagnosis | None:
     honest = [_honest(pair, resampling) for resampling in resamplings()]
     rest = pair.cells_after, honest, pair.target
     found = find_map(pair.cells_before[0], *rest) or find_dim_border(*rest)
-    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
+    return _certain(found)
+
+
+def _zeros(pair: Pair) -> Diagnosis | None:
+    """Say which cells are exactly zero."""
+    honest = flat(resample(pair.whole_grid, pair.target, DEFAULT.resampling))
+    found = find_zeros(pair.whole_after, honest, pair.target)
+    return _certain(found)
 
 
 def _parts(pair: Pair) -> Diagnosis | None:
     """Describe what differs, where part of the table is honest or all of it is in another order."""
     if not len(pair.whole_before) or not len(pair.whole_after):
         return None
-    grid = pair.whole_before.reshape(1, pair.source.height, pair.source.width, -1)
+    grid = pair.whole_grid
     table = pair.whole_after
     results = {r: flat(resample(grid, pair.target, r)) for r in resamplings()}
     # Nearest picks single cells, so it says nothing about how much other kernels differ.
@@ -237,7 +195,7 @@ def _lost(pair: Pair, grid: Wide, results: list[Wide]) -> Diagnosis | None:
     smoothest = flat(proper.resized(grid, pair.target, proper.SMOOTHEST))
     honest = HonestRows(results, smoothest, float(norm_map(grid).max()))
     found = find_lost(pair.whole_after, honest, pair.target)
-    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
+    return _certain(found)
 
 
 def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]]:

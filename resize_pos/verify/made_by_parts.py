@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
-from resize_pos.quality.measures.sampling import Wide, median, products, spread, unit
+from resize_pos.quality.measures.sampling import Wide, median, products, ratio, spread, unit
 from resize_pos.quality.verdict import MEAN_SHIFT
 
 _SAME = 0.05  # relative distance up to which a row is the honest one
@@ -87,7 +87,7 @@ def find_parts(table: Wide, honest: Wide, target: Grid, *, nearest: bool = True)
         or _flat_axes(table, honest, target)
         or _mean(table, honest)
         or (_values(table, honest) if nearest else None)
-        or _zeros(table, honest, target)
+        or find_zeros(table, honest, target)
     )
 
 
@@ -133,7 +133,8 @@ def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     return Finding("patched", words, None if only_zero else foreign, at_border=at_border)
 
 
-def _zeros(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+def find_zeros(table: Wide, honest: Wide, target: Grid) -> Finding | None:
+    """Look for cells that are exactly zero, unlike the honest ones."""
     zero = _lost(table, honest)
     return Finding("patched", place_of(zero, table, target)) if zero.any() else None
 
@@ -288,6 +289,10 @@ def _mean(table: Wide, honest: Wide) -> Finding | None:
     usual = float(np.sqrt(np.sum(theirs**2)))
     if np.sqrt(np.sum(rest**2)) > _SAME * np.sqrt(np.sum(whole**2)) or moved < 0.5 * usual:
         return None
+    # A mean of almost nothing changes by a multiple of itself when values are rounded.
+    apart = ratio(moved, float(np.sqrt(np.sum(whole**2) / len(whole))), np.inf)
+    if apart < _SAME:
+        return None
     if np.sqrt(np.sum(mine**2)) < 0.05 * usual:
         return Finding("mean removed", "an honest resize, but without its mean vector")
     factor = float(mine @ theirs) / usual**2 if usual else 0.0
@@ -295,7 +300,7 @@ def _mean(table: Wide, honest: Wide) -> Finding | None:
         words = f"an honest resize, but its mean vector is multiplied by {factor:.2g}"
         return Finding("mean changed", words)
     # Where the mean is almost zero, a little training moves it by more than its own length.
-    if moved < MEAN_SHIFT[0] * np.sqrt(np.sum(whole**2) / len(whole)):
+    if apart < MEAN_SHIFT[0]:
         return None
     return Finding("mean changed", f"an honest resize, but its mean vector moved by {moved:.2g}")
 

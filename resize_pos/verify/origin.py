@@ -13,6 +13,7 @@ from resize_pos.verify.made_by import ConventionMatch, Diagnosis
 from resize_pos.verify.made_by_offsets import Origin
 
 TRAINED = 0.35  # up to this distance to the nearest honest result, training explains it,
+NEARLY = 0.01  # up to this distance to a convention, it is that one, and rounded or trained
 SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
 NOISY = 0.2  # how far noise may misplace cells,
@@ -73,8 +74,13 @@ def origin_in_doubt(
     checks: tuple[Check, ...],
     measured: Measured,
     error: float,
+    *,
+    proven: bool = False,
 ) -> Iterator[Check]:
-    """Explain a table that matches no convention; `error` as above."""
+    """Explain a table that matches no convention; `error` as above.
+
+    `proven`: some kernel makes it of the source, and an honest one.
+    """
     checks = of_table(checks)
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
     if found is not None:
@@ -82,6 +88,9 @@ def origin_in_doubt(
         yield Check(
             "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
         )
+    elif proven and matches[0].error > NEARLY:
+        by = "It is made by another kernel: every cell is a mean of the source around its place"
+        yield Check("origin", Level.OK, f"{near}. {by}")
     elif health.kind in _EMPTY or (health.kind in _DISORDERED and worst(checks) is not Level.OK):
         words = {
             HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"

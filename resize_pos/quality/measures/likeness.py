@@ -27,7 +27,7 @@ from resize_pos.quality.measures.sampling import (
 
 _LINES = 16  # rows, and columns, of new cells that are compared
 FOREIGN = 0.5  # below this cosine, a cell counts as unlike
-HIDING = 0.5  # of the variation: a larger difference is not only what hides weak channels
+HIDING = 0.79  # of the variation: a larger difference fails by itself (an `unlikeness` of 0.62)
 ALIKE = 1.5  # times the median difference of channels: so much may be the same movement
 NEGLIGIBLE = 0.05  # of the mean variation of channels: so small a difference is none
 _SHORT = 0.3  # of the usual distance from the mean

@@ -1,0 +1,151 @@
+"""A kernel that nobody has listed is recognised by its weights; damage is not, however linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchmarks.verdict import step_for
+from benchmarks.verdict_tables import Known, known_tables
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.checks import Level, worst
+from resize_pos.quality.measures import proper
+from resize_pos.verify.against_source import TableVerification, explain
+from resize_pos.verify.made_by_fitted import is_resampled
+
+Wide = NDArray[np.float64]
+Axis = Callable[[int, int], Wide]  # old and new length → (new, old) weights
+Shape = tuple[int, int]
+TABLES = {table.name: table for table in known_tables()}
+ROUGH, LONG = "vit_base_14x14", "pix2tex_12x42"
+PAIRS = [(ROUGH, (21, 18)), (ROUGH, (6, 8)), (LONG, (18, 59)), (LONG, (7, 23))]
+
+
+def centres(old: int, new: int) -> Wide:
+    return (np.arange(new) + 0.5) * old / new - 0.5
+
+
+def bell(width: float) -> Axis:
+    """A Gaussian of any width, around each centre."""
+
+    def weights(old: int, new: int) -> Wide:
+        apart = (np.arange(old) - centres(old, new)[:, None]) / max(1.0, old / new)
+        made = np.exp(-0.5 * (apart / width) ** 2)
+        return np.asarray(made / made.sum(axis=1, keepdims=True))
+
+    return weights
+
+
+def hops(old: int, new: int) -> Wide:
+    """Three linear resizes in a row."""
+    middle = [round(old ** (1 - share) * new**share) for share in (1 / 3, 2 / 3)]
+    made = np.eye(old)
+    for start, end in zip((old, *middle), (*middle, new), strict=True):
+        kernel = next(k for k in proper.CONVENTIONAL if str(k) == "bilinear")
+        made = proper.matrix(kernel, start, end) @ made
+    return made
+
+
+def inverse(old: int, new: int) -> Wide:
+    """The damped inverse of the resize back."""
+    back = bell(0.35)(new, old)
+    rough = np.diff(np.eye(new), axis=0)
+    made = np.linalg.solve(back.T @ back + 0.05 * rough.T @ rough, back.T)
+    return np.asarray(made / made.sum(axis=1, keepdims=True))
+
+
+def moved(old: int, new: int, *, by: float = 0.0, scale: float = 1.0) -> Wide:
+    """Linear between neighbours, at places that are moved or magnified about the middle."""
+    middle = (old - 1) / 2
+    places = np.clip((centres(old, new) - middle) * scale + middle + by, 0, old - 1)
+    return np.asarray(np.maximum(1 - np.abs(np.arange(old) - places[:, None]), 0.0))
+
+
+def made(known: Known, target: Shape, axis: Axis) -> NDArray[np.float32]:
+    grid = known.rows[known.prefix :].reshape(*known.grid, -1).astype(np.float64)
+    down, across = axis(known.grid[0], target[0]), axis(known.grid[1], target[1])
+    cells = np.einsum("ia,jb,abd->ijd", down, across, grid, optimize=True)
+    rows = cells.reshape(target[0] * target[1], -1)
+    return np.concatenate([known.rows[: known.prefix], rows]).astype(np.float32)
+
+
+def fits(known: Known, target: Shape, table: NDArray[np.float32]) -> bool:
+    grid = known.rows[known.prefix :].reshape(1, *known.grid, -1).astype(np.float64)
+    return is_resampled(grid, table[known.prefix :].astype(np.float64), Grid(*target))
+
+
+def verified(known: Known, target: Shape, table: NDArray[np.float32]) -> TableVerification:
+    return explain(step_for(known, target), known.rows, table)
+
+
+HONEST: dict[str, Axis] = {
+    "narrow bell": bell(0.42),
+    "wide bell": bell(0.5),
+    "three hops": hops,
+    "inverse": inverse,
+}
+
+
+@pytest.mark.parametrize("how", HONEST)
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_an_honest_kernel_needs_no_name(name: str, target: Shape, how: str) -> None:
+    known = TABLES[name]
+    table = made(known, target, HONEST[how])
+    assert fits(known, target, table)
+    found = verified(known, target, table)
+    assert worst(found.checks) is Level.OK, found.checks
+    assert any("every cell is a mean of the source around" in c.detail for c in found.checks)
+
+
+WRONG: dict[str, Axis] = {
+    "half a line of the coarser grid late": lambda o, n: moved(o, n, by=0.55 * max(1.0, o / n)),
+    "nine tenths of the image": lambda o, n: moved(o, n, scale=0.85),
+    "more than the image": lambda o, n: moved(o, n, scale=1.2),
+    "mirrored": lambda o, n: moved(o, n)[::-1],
+    "two lines exchanged": lambda o, n: moved(o, n)[[1, 0, *range(2, n)]],
+    "a wide blur": bell(1.0),
+    "one factor": lambda o, n: 0.95 * moved(o, n),
+    "one line is zero": lambda o, n: moved(o, n) * (np.arange(n) != 2)[:, None],
+    "sharpened": lambda o, n: 2.2 * moved(o, n) - 1.2 * bell(1.0)(o, n),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_linear_damage_is_no_kernel(name: str, target: Shape, how: str) -> None:
+    known = TABLES[name]
+    assert not fits(known, target, made(known, target, WRONG[how]))
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_a_kernel_holds_for_every_channel_and_cell(name: str, target: Shape) -> None:
+    known = TABLES[name]
+    honest = made(known, target, bell(0.42))
+    negated = honest * np.where(np.arange(honest.shape[1]) == 5, -1, 1).astype(np.float32)
+    patched = honest.copy()
+    patched[known.prefix + 9] = honest[known.prefix + 30]
+    noisy = honest + np.float32(0.1 * honest.std()) * np.random.default_rng(0).normal(
+        size=honest.shape
+    ).astype(np.float32)
+    assert fits(known, target, honest)
+    assert not any(fits(known, target, table) for table in (negated, patched, noisy))
+
+
+def test_a_mean_of_almost_nothing_may_be_rounded() -> None:
+    known = TABLES["sam2_window_8x8"]
+    assert np.abs(known.rows.mean(axis=0)).max() < 1e-6
+    honest = made(known, (20, 18), proper_axis)
+    rounded = (honest.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    found = verified(known, (20, 18), rounded)
+    assert worst(found.checks) is Level.OK, found.checks
+    shifted = honest + np.float32(0.5 * honest.std())
+    found = verified(known, (20, 18), shifted)
+    assert found.diagnosis is not None
+    assert found.diagnosis.name == "mean changed"
+
+
+def proper_axis(old: int, new: int) -> Wide:
+    return proper.matrix(proper.CONVENTIONAL[0], old, new)
