@@ -46,6 +46,8 @@ from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
 from benchmarks.verdict_shared import share
 from benchmarks.verdict_tables import (
+    FITTED,
+    LAST,
     TUNED_CHANNELS,
     Known,
     cost_key,
@@ -271,6 +273,8 @@ SECTIONS = (
     ("held out; trained and judged after those rules", True, False, "after"),
     ("held out; judged once before four rules of values were mended", True, False, LATER),
     ("held out; judged once before places and spans were judged", True, False, THIRD),
+    ("real, held out; judged once before kernels were fitted", True, False, FITTED),
+    ("real, held out; judged once after all rules were written", True, False, LAST),
 )
 
 

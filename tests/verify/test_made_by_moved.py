@@ -71,8 +71,8 @@ def test_an_honest_resize_has_its_cells_in_place_after_training(
     assert all(check.level is Level.OK for check in of_grid if check.name == "place")
 
 
-# Its values are about 0.01; 60 steps at 1e-3 moved them by 62 %, so more is new than is left.
-OVERWRITTEN = (SMOOTH, (9, 11), "hf, then 60 steps of AdamW at 0.001: table")
+# Its values are about 0.01; 60 steps at 1e-3 moved them by 62 %. Noise of that size looks the same.
+OVERWRITTEN = (SMOOTH, (9, 11), "hf, then 60 steps of AdamW at 0.001: table", "warn")
 
 
 def test_real_networks_that_were_fine_tuned_pass_and_damaged_ones_fail() -> None:
@@ -82,9 +82,9 @@ def test_real_networks_that_were_fine_tuned_pass_and_damaged_ones_fail() -> None
     wrong = [
         (case.table, case.target, case.how, case.level, case.words)
         for case in found
-        if (case.level == "ok") is not (case.group == "trained")
+        if case.level != ("ok" if case.group == "trained" else "fail")
     ]
-    assert [case[:3] for case in wrong] == [OVERWRITTEN], wrong
+    assert [case[:4] for case in wrong] == [OVERWRITTEN], wrong
 
 
 @pytest.mark.parametrize("name", [SMOOTH, ROUGH])
