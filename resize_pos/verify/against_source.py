@@ -36,11 +36,12 @@ from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
     diagnose,
-    is_fitted,
+    fitted_kernel,
     match_conventions,
     matched_frames,
     recognise_proper,
 )
+from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_offsets import origin_of
@@ -254,10 +255,10 @@ def explain(
         else:
             error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
             checks = allow_training(checks, error, measured)
-            fitted = stretchable and is_fitted(pair)
+            fitted = fitted_kernel(pair) if stretchable else Fitted.UNKNOWN
             level = worst(of_table(checks))
             found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
-            proven = fitted and found is None
+            proven = fitted is Fitted.HONEST and found is None
             checks = _proven(checks) if proven else checks
             doubt = origin_in_doubt(matches, found, health, checks, measured, error, proven=proven)
             checks = (*doubt, *checks)
@@ -272,7 +273,7 @@ def explain(
 
 
 def _find_mistake(
-    pair: Pair, level: Level, *, trained: bool = False, fitted: bool = False
+    pair: Pair, level: Level, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN
 ) -> Diagnosis | None:
     """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
     found = diagnose(pair, trained=trained, fitted=fitted)

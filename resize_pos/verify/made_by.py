@@ -22,8 +22,8 @@ from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
-from resize_pos.verify.made_by_fitted import is_resampled
-from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
+from resize_pos.verify.made_by_fitted import Fitted, fit_kernel
+from resize_pos.verify.made_by_lost import BLURRED, HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
@@ -34,6 +34,7 @@ from resize_pos.verify.pair import Pair
 
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
+_FEWEST_LINES = 2  # rows, and columns, that hold old cells; single ones may be equal by chance
 _RESEMBLED = 0.2  # … and at which it is likely
 # Rounding errors of the libraries: they compute a float32 table in float32, and some compute half
 # precision in the stored dtype.
@@ -96,17 +97,21 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
 
 
-def is_fitted(pair: Pair) -> bool:
-    """Whether a kernel that is not listed makes the table, and is an honest one by its weights."""
-    return pair.is_single and is_resampled(pair.whole_grid, pair.whole_after, pair.target)
+def fitted_kernel(pair: Pair) -> Fitted:
+    """Find the kernel that makes the table, whether it is listed or not."""
+    if not pair.is_single:
+        return Fitted.UNKNOWN
+    return fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
 
 
-def diagnose(pair: Pair, *, trained: bool = False, fitted: bool = False) -> Diagnosis | None:
+def diagnose(
+    pair: Pair, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN
+) -> Diagnosis | None:
     """Find the mistake that explains the table best; None if none is close.
 
     `trained`: look for cells that were wrong before the table was trained on, too. That needs a
-    table that a kernel for images stretches. `fitted`: what `is_fitted` says; then only a mistake
-    that was recomputed counts, and cells that were set to zero.
+    table that a kernel for images stretches. `fitted`: the kernel that makes the table. If it is an
+    honest one, only a mistake that was recomputed counts, and cells that were set to zero.
     """
     kept = _kept_rows(pair) or _block(pair)
     if kept is not None:
@@ -116,15 +121,16 @@ def diagnose(pair: Pair, *, trained: bool = False, fitted: bool = False) -> Diag
         error = _distance(pair.cells_after, rows)
         if best is None or error < best.error:
             best = Diagnosis(name, detail, error, error <= _EXPLAINED)
-    scaled = None if fitted else _scaled(pair)  # the weights of a kernel have a sum of one
+    # The weights of a kernel have a sum of one, so nothing was scaled.
+    scaled = None if fitted is Fitted.HONEST else _scaled(pair)
     if scaled is not None and (best is None or scaled.error < best.error):
         best = scaled
     honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in resamplings())
     if best is not None and best.certain and best.error <= 0.5 * honest:
         return best
-    if fitted:
+    if fitted is Fitted.HONEST:
         return _zeros(pair)
-    parts = _parts(pair)
+    parts = _old_cells(pair) or _parts(pair)
     if parts is not None:
         return parts
     table = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
@@ -135,7 +141,7 @@ def diagnose(pair: Pair, *, trained: bool = False, fitted: bool = False) -> Diag
         best = None
     moved = (_moved(pair) if trained else None) or _mapped(pair)
     if moved is None or best is None or best.name == "scaled":
-        return moved or best
+        return moved or best or _certain(BLURRED if fitted is Fitted.BLURRED else None)
     return replace(best, certain=True)
 
 
@@ -237,6 +243,33 @@ def _kept_rows(pair: Pair) -> Diagnosis | None:
     elif first < len(new):
         words += "; the rest is something else"
     return Diagnosis("truncated", words, 0.0, True)
+
+
+def _old_cells(pair: Pair) -> Diagnosis | None:
+    """Find cells that kept their old row and column, bit for bit, where a resize moves them."""
+    sides = [min(m, n) for m, n in zip(_sides(pair.source), _sides(pair.target), strict=True)]
+    grids = (
+        pair.cells_before[0],
+        *(
+            rows.reshape(*_sides(pair.target), -1)
+            for rows in (pair.cells_after, _honest(pair, DEFAULT.resampling))
+        ),
+    )
+    old, new, honest = (grid[: sides[0], : sides[1]] for grid in grids)
+    usual = size(old) / np.sqrt(sides[0] * sides[1])
+    moves = np.sqrt(((old - honest) ** 2).sum(axis=-1)) > _EXPLAINED * usual
+    kept = np.all(old == new, axis=-1) & moves
+    lines = min(int(kept.any(axis=axis).sum()) for axis in (0, 1))
+    if lines < _FEWEST_LINES:
+        return None
+    words = (
+        f"{kept.sum()} of {pair.target.cells} cells are the source's, in their old rows and columns"
+    )
+    return Diagnosis("padded", f"{words}: not resampled", 0.0, True)
+
+
+def _sides(grid: Grid) -> tuple[int, int]:
+    return grid.height, grid.width
 
 
 def _block(pair: Pair) -> Diagnosis | None:

@@ -9,9 +9,11 @@ source lines around its place, it is an honest resize, whatever the kernel is ca
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 import numpy as np
 
+from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel, along
@@ -24,20 +26,30 @@ _HOPELESS = 0.2  # relative distance after the first round; honest tables have 0
 _TIED = 1e-5  # of the mean energy of a source line: how strongly an honest kernel is preferred
 _NEAR = 0.01  # relative distance up to which the matrices explain a table,
 _NEAR_EACH = 0.05  # and each cell of it, relative to the usual length
+_EXACT = 2e-3  # … and up to which nothing else was done to it
 _LARGEST_SUM = 3.0  # of the sizes of the weights: kernels have 1 to 1.6, inverses 2
 # In lines of the coarser grid, on average and at most: how far the middle of the weights may be
-# from the place of their line. The outermost lines lean inwards, and of a few lines most are that.
-_USUALLY_APART, _APART = 0.13, 0.35
-_FEW_LINES, _FEW_APART = 4, 0.2
+# from the place of their line. The outermost lines lean inwards, and of a few lines most are that;
+# inverses lean more.
+_USUALLY_APART, _MORE_APART, _APART = 0.13, 0.2, 0.35
+_FEW_LINES = 4
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
-# Three linear resizes in a row have 0.38, an inverse -0.18, blurs 0.45 and sharpened tables -1.
-_REACH = (-0.3, 0.42)
-_FEW_REACH = 0.26  # on four lines or fewer there is no room for more; blurs have 0.27 there
+# Three linear resizes in a row have 0.38 (on a few lines 0.24), an inverse has -0.18; tables that
+# were blurred have 0.45 (0.26), sharpened ones -0.5 and less.
+_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.42, 0.25
 _SLIGHT = 0.02  # weights below this may be what the fit leaves, and far away they would count much
 
 
-def is_resampled(source: Wide, rows: Wide, target: Grid) -> bool:
-    """Whether rows (cells × channels) are an honest resize of a grid (1, h, w, channels)."""
+class Fitted(Enum):
+    """What the kernel that makes a table is."""
+
+    UNKNOWN = "none that explains it"
+    HONEST = "a weighted mean around each place"
+    BLURRED = "a mean around each place, over more lines than any kernel takes"
+
+
+def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fitted:
+    """Find the kernel that made rows (cells × channels) of a grid (1, h, w, channels)."""
     cells = rows.reshape(target.height, target.width, -1)
     down, across = _nearest(source, rows, target)
     honest, last = (down, across), np.inf
@@ -52,8 +64,13 @@ def is_resampled(source: Wide, rows: Wide, target: Grid) -> bool:
         last = error
     usual = size(cells) / np.sqrt(target.cells)
     if error > _NEAR or float(np.sqrt((apart**2).sum(axis=-1)).max()) > _NEAR_EACH * usual:
-        return False
-    return _is_mean_around(down) and _is_mean_around(across)
+        return Fitted.UNKNOWN
+    axes = [_Axis.of(weights) for weights in (down, across)]
+    if not all(axis.in_place for axis in axes):
+        return Fitted.UNKNOWN
+    if all(axis.reach <= axis.most for axis in axes):
+        return Fitted.HONEST
+    return Fitted.BLURRED if error <= _EXACT else Fitted.UNKNOWN
 
 
 def _nearest(source: Wide, rows: Wide, target: Grid) -> tuple[Wide, Wide]:
@@ -91,21 +108,32 @@ def _fitted(lines: Wide, wanted: Wide, honest: Wide) -> Wide:
     return result
 
 
-def _is_mean_around(weights: Wide) -> bool:
-    """Whether every line of a matrix is a weighted mean of the old lines around its place."""
-    if np.abs(weights).sum(axis=1).max() > _LARGEST_SUM:
-        return False
-    new, old = weights.shape
-    middle = weights @ np.arange(old)
-    pace = max(1.0, old / new)
-    clear = np.where(np.abs(weights) < _SLIGHT, 0.0, weights)
-    reach = (clear * (np.arange(old) - middle[:, None]) ** 2).sum(axis=1) / pace**2
-    lines = min(old, new)
-    if not _REACH[0] <= reach.mean() <= (_REACH[1] if lines > _FEW_LINES else _FEW_REACH):
-        return False
-    far = [np.abs(middle - rule) / pace for rule in _places(old, new)]
-    usual = _USUALLY_APART if lines >= _FEW_LINES else _FEW_APART
-    return any(each.mean() <= usual and each.max() <= _APART for each in far)
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """What the weights of one axis do."""
+
+    in_place: bool  # every new line is a weighted mean around its place
+    reach: float  # how far the weights of a line reach
+    most: float  # how far those of a kernel do
+
+    @classmethod
+    def of(cls, weights: Wide) -> _Axis:
+        """Look at a (new, old) matrix."""
+        new, old = weights.shape
+        middle = weights @ np.arange(old)
+        pace, lines = max(1.0, old / new), min(old, new)
+        clear = np.where(np.abs(weights) < _SLIGHT, 0.0, weights)
+        each = (clear * (np.arange(old) - middle[:, None]) ** 2).sum(axis=1) / pace**2
+        reach = float(each.mean())
+        usual = _USUALLY_APART if lines >= _FEW_LINES and reach > _INVERSE else _MORE_APART
+        far = [np.abs(middle - rule) / pace for rule in _places(old, new)]
+        near = any(each.mean() <= usual and each.max() <= _APART for each in far)
+        whole = float(np.abs(weights).sum(axis=1).max()) <= _LARGEST_SUM
+        return cls(near and whole and reach >= _SHORTEST, reach, _most(lines))
+
+
+def _most(lines: int) -> float:
+    return _FARTHEST if lines > _FEW_LINES else _FEW_FARTHEST
 
 
 def _places(old: int, new: int) -> Iterator[Wide]:

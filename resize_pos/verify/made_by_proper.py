@@ -102,13 +102,16 @@ def _picked(
 
 
 def _rounds_alike(places: Wide, up: NDArray[np.intp]) -> bool:
-    """Whether one border decides which places are rounded up; halves may go either way."""
+    """Whether one border decides which places are rounded up; halves all alike, or to even."""
     above = places - np.floor(places)
     half = np.abs(above - 0.5) < _HALF
     between = (above > 0) & ~half
     if not between.any():
         between = half
     raised = up.astype(bool)
+    odd = np.floor(places) % 2 == 1
+    if len(set(raised[half].tolist())) > 1 and not np.array_equal(raised[half], odd[half]):
+        return False  # a border that is repeated around the source looks like this
     highest = float(above[between & ~raised].max(initial=0.0))
     return highest < float(above[between & raised].min(initial=1.0))
 

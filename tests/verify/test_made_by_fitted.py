@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.verdict import made as benchmark_way
 from benchmarks.verdict import step_for
 from benchmarks.verdict_tables import Known, known_tables
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.measures import proper
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_fitted import is_resampled
+from resize_pos.verify.made_by_fitted import Fitted, fit_kernel
 
 Wide = NDArray[np.float64]
 Axis = Callable[[int, int], Wide]  # old and new length → (new, old) weights
@@ -74,7 +75,8 @@ def made(known: Known, target: Shape, axis: Axis) -> NDArray[np.float32]:
 
 def fits(known: Known, target: Shape, table: NDArray[np.float32]) -> bool:
     grid = known.rows[known.prefix :].reshape(1, *known.grid, -1).astype(np.float64)
-    return is_resampled(grid, table[known.prefix :].astype(np.float64), Grid(*target))
+    made = fit_kernel(grid, table[known.prefix :].astype(np.float64), Grid(*target))
+    return made is Fitted.HONEST
 
 
 def verified(known: Known, target: Shape, table: NDArray[np.float32]) -> TableVerification:
@@ -149,3 +151,35 @@ def test_a_mean_of_almost_nothing_may_be_rounded() -> None:
 
 def proper_axis(old: int, new: int) -> Wide:
     return proper.matrix(proper.CONVENTIONAL[0], old, new)
+
+
+OPERA = TABLES["opera_v1_4x4"]
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("blurred", "blurred"),
+        ("padded_edge_around", "padded"),
+        ("old grid kept in the corner", "padded"),
+    ],
+)
+def test_damage_of_a_few_smooth_cells_fails_by_name(how: str, name: str) -> None:
+    found = verified(OPERA, (6, 6), benchmark_way(OPERA, (6, 6), how)[1])
+    assert worst(found.checks) is Level.FAIL
+    assert found.diagnosis is not None
+    assert found.diagnosis.name == name
+
+
+@pytest.mark.parametrize("target", [(6, 7), (10, 9), (3, 2)])
+def test_picked_cells_may_round_halves_up_down_or_to_even(target: Shape) -> None:
+    def picked(rounded: Callable[[Wide], Wide]) -> Axis:
+        def weights(old: int, new: int) -> Wide:
+            chosen = rounded(centres(old, new)).clip(0, old - 1).astype(int)
+            return np.asarray(np.eye(old)[chosen])
+
+        return weights
+
+    for rounded in (np.round, lambda x: np.floor(x + 0.5), lambda x: np.ceil(x - 0.5)):
+        found = verified(OPERA, target, made(OPERA, target, picked(rounded)))
+        assert worst(found.checks) is Level.OK, found.checks
