@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.verdict_tables import known_tables
 from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
@@ -220,6 +221,19 @@ def test_a_smooth_table_that_repeats_has_no_windows() -> None:
     plain = np.concatenate(np.broadcast_arrays(waves[None, :, None], waves[None, None, :]), axis=-1)
     found = measured(np.ascontiguousarray(plain), Grid(30, 36))
     assert found["window_prominence"] < WINDOW_PROMINENCE
+
+
+@pytest.mark.parametrize(("height", "width"), [(24, 32), (64, 40)])
+def test_the_windows_of_sam_2_are_found(height: int, width: int) -> None:
+    """Its windows have no jump at their borders: within them, neighbours differ as much."""
+    known = {table.name: table.rows for table in known_tables()}
+    window = known["sam2_window_8x8"].reshape(1, 8, 8, -1).astype(np.float64)
+    background = known["sam2_background_7x7"].reshape(1, 7, 7, -1).astype(np.float64)
+    slow = resize_grid(background, Grid(height, width), BICUBIC)
+    found = measured(slow + np.tile(window, (1, height // 8, width // 8, 1)), Grid(30, 36))
+    assert found["window_period"] == 8
+    assert found["window_prominence"] > 0.8
+    assert measured(slow, Grid(30, 36))["window_prominence"] == 0
 
 
 def test_the_affine_fit_reads_shift_and_scale() -> None:
