@@ -71,8 +71,8 @@ def test_an_honest_resize_has_its_cells_in_place_after_training(
     assert all(check.level is Level.OK for check in of_grid if check.name == "place")
 
 
-# Training at 1e-3 moved these by 62 % and 29 %, which is about as much as their positions differ. Noise
-# of that size looks the same.
+# Training at 1e-3 moved these by 62 % and 29 %, about as much as their positions differ. Noise of
+# that size looks the same.
 OVERWRITTEN = [
     (SMOOTH, (9, 11), "hf, then 60 steps of AdamW at 0.001: table", "warn"),
     ("opera_year_4x4", (6, 5), "hf, then 100 steps of AdamW at 0.001: table", "fail"),
