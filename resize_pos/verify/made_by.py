@@ -34,12 +34,16 @@ from resize_pos.verify.pair import Pair
 
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
-_FEWEST_LINES = 2  # rows, and columns, that hold old cells; single ones may be equal by chance
 _RESEMBLED = 0.2  # … and at which it is likely
+_FEWEST_LINES = 2  # rows, and columns, that hold old cells; single ones may be equal by chance
 # Rounding errors of the libraries: they compute a float32 table in float32, and some compute half
 # precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 _COARSE = 0.1  # eight bits
+_FITTED = {
+    Fitted.BLURRED: BLURRED,
+    Fitted.DISPLACED: Finding("displaced", "cells were read from other places than their own"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ def diagnose(
         best = None
     moved = (_moved(pair) if trained else None) or _mapped(pair)
     if moved is None or best is None or best.name == "scaled":
-        return moved or best or _certain(BLURRED if fitted is Fitted.BLURRED else None)
+        return moved or best or _certain(_FITTED.get(fitted))
     return replace(best, certain=True)
 
 
@@ -151,7 +155,7 @@ def _certain(found: Finding | None) -> Diagnosis | None:
 
 def _moved(pair: Pair) -> Diagnosis | None:
     """Say which cells were wrong before the table was trained on."""
-    if not len(pair.whole_before) or not len(pair.whole_after):
+    if not pair.is_whole:
         return None
     grid = pair.whole_grid
     some = pair.cells_before, pair.cells_after
@@ -176,7 +180,7 @@ def _zeros(pair: Pair) -> Diagnosis | None:
 
 def _parts(pair: Pair) -> Diagnosis | None:
     """Describe what differs, where part of the table is honest or all of it is in another order."""
-    if not len(pair.whole_before) or not len(pair.whole_after):
+    if not pair.is_whole:
         return None
     grid = pair.whole_grid
     table = pair.whole_after
@@ -247,29 +251,22 @@ def _kept_rows(pair: Pair) -> Diagnosis | None:
 
 def _old_cells(pair: Pair) -> Diagnosis | None:
     """Find cells that kept their old row and column, bit for bit, where a resize moves them."""
-    sides = [min(m, n) for m, n in zip(_sides(pair.source), _sides(pair.target), strict=True)]
-    grids = (
-        pair.cells_before[0],
-        *(
-            rows.reshape(*_sides(pair.target), -1)
-            for rows in (pair.cells_after, _honest(pair, DEFAULT.resampling))
-        ),
+    height, width = (
+        min(pair.source.height, pair.target.height),
+        min(pair.source.width, pair.target.width),
     )
-    old, new, honest = (grid[: sides[0], : sides[1]] for grid in grids)
-    usual = size(old) / np.sqrt(sides[0] * sides[1])
-    moves = np.sqrt(((old - honest) ** 2).sum(axis=-1)) > _EXPLAINED * usual
+    shape = (pair.target.height, pair.target.width, -1)
+    honest = _honest(pair, DEFAULT.resampling)
+    grids = pair.cells_before[0], pair.cells_after.reshape(shape), honest.reshape(shape)
+    old, new, fair = (grid[:height, :width] for grid in grids)
+    usual = size(old) / np.sqrt(height * width)
+    moves = np.sqrt(((old - fair) ** 2).sum(axis=-1)) > _EXPLAINED * usual
     kept = np.all(old == new, axis=-1) & moves
-    lines = min(int(kept.any(axis=axis).sum()) for axis in (0, 1))
-    if lines < _FEWEST_LINES:
+    if min(int(kept.any(axis=axis).sum()) for axis in (0, 1)) < _FEWEST_LINES:
         return None
-    words = (
-        f"{kept.sum()} of {pair.target.cells} cells are the source's, in their old rows and columns"
-    )
-    return Diagnosis("padded", f"{words}: not resampled", 0.0, True)
-
-
-def _sides(grid: Grid) -> tuple[int, int]:
-    return grid.height, grid.width
+    which = f"{kept.sum()} of {pair.target.cells} cells"
+    words = f"{which} are the source's, in their old rows and columns: not resampled"
+    return Diagnosis("padded", words, 0.0, True)
 
 
 def _block(pair: Pair) -> Diagnosis | None:

@@ -33,10 +33,13 @@ _LARGEST_SUM = 3.0  # of the sizes of the weights: kernels have 1 to 1.6, invers
 # inverses lean more.
 _USUALLY_APART, _MORE_APART, _APART = 0.13, 0.2, 0.35
 _FEW_LINES = 4
+_ELSEWHERE = (0.24, 0.45)  # … and beyond which it is another place; area averaging has 0.22 and 0.4
+_PICKED = 0.97  # weight of a line that was picked, not averaged: nearest rounds in many ways
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
 # Three linear resizes in a row have 0.38 (on a few lines 0.24), an inverse has -0.18; tables that
-# were blurred have 0.45 (0.26), sharpened ones -0.5 and less.
-_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.42, 0.25
+# were blurred have 0.45 (0.262), sharpened ones -0.5 and less. Cubic B-splines that smooth have
+# 0.32 (0.255).
+_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.42, 0.258
 _SLIGHT = 0.02  # weights below this may be what the fit leaves, and far away they would count much
 
 
@@ -46,6 +49,7 @@ class Fitted(Enum):
     UNKNOWN = "none that explains it"
     HONEST = "a weighted mean around each place"
     BLURRED = "a mean around each place, over more lines than any kernel takes"
+    DISPLACED = "a mean around other places"
 
 
 def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fitted:
@@ -66,11 +70,14 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fitted:
     if error > _NEAR or float(np.sqrt((apart**2).sum(axis=-1)).max()) > _NEAR_EACH * usual:
         return Fitted.UNKNOWN
     axes = [_Axis.of(weights) for weights in (down, across)]
-    if not all(axis.in_place for axis in axes):
-        return Fitted.UNKNOWN
-    if all(axis.reach <= axis.most for axis in axes):
+    in_place = all(axis.in_place for axis in axes)
+    if in_place and all(axis.reach <= axis.most for axis in axes):
         return Fitted.HONEST
-    return Fitted.BLURRED if error <= _EXACT else Fitted.UNKNOWN
+    if error > _EXACT:
+        return Fitted.UNKNOWN
+    if any(axis.elsewhere for axis in axes):
+        return Fitted.DISPLACED
+    return Fitted.BLURRED if in_place else Fitted.UNKNOWN
 
 
 def _nearest(source: Wide, rows: Wide, target: Grid) -> tuple[Wide, Wide]:
@@ -113,6 +120,7 @@ class _Axis:
     """What the weights of one axis do."""
 
     in_place: bool  # every new line is a weighted mean around its place
+    elsewhere: bool  # … around another place, farther away than by any rule of coordinates
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
 
@@ -129,7 +137,10 @@ class _Axis:
         far = [np.abs(middle - rule) / pace for rule in _places(old, new)]
         near = any(each.mean() <= usual and each.max() <= _APART for each in far)
         whole = float(np.abs(weights).sum(axis=1).max()) <= _LARGEST_SUM
-        return cls(near and whole and reach >= _SHORTEST, reach, _most(lines))
+        picked = float(weights.max(axis=1).min()) > _PICKED
+        there = any(each.mean() <= _ELSEWHERE[0] and each.max() <= _ELSEWHERE[1] for each in far)
+        elsewhere = whole and not picked and not there
+        return cls(near and whole and reach >= _SHORTEST, elsewhere, reach, _most(lines))
 
 
 def _most(lines: int) -> float:

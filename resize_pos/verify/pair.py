@@ -41,10 +41,14 @@ class Pair:
         return self.whole_before.reshape(1, self.source.height, self.source.width, -1)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether both tables fit, so that all channels are there."""
+        return len(self.whole_before) > 0 and len(self.whole_after) > 0
+
+    @property
     def is_single(self) -> bool:
         """Whether the whole tables are there, and hold one grid: not one for each frame."""
-        fits = len(self.whole_before) > 0 and len(self.whole_after) > 0
-        return fits and self.norms is not None and len(self.norms.before) == 1
+        return self.is_whole and self.norms is not None and len(self.norms.before) == 1
 
     @property
     def cells_after(self) -> Wide:

@@ -171,6 +171,13 @@ def test_damage_of_a_few_smooth_cells_fails_by_name(how: str, name: str) -> None
     assert found.diagnosis.name == name
 
 
+def test_places_are_judged_on_a_few_cells_too() -> None:
+    found = verified(OPERA, (2, 2), benchmark_way(OPERA, (2, 2), "first row and column lost")[1])
+    assert worst(found.checks) is Level.FAIL
+    assert found.diagnosis is not None
+    assert found.diagnosis.name == "displaced"
+
+
 @pytest.mark.parametrize("target", [(6, 7), (10, 9), (3, 2)])
 def test_picked_cells_may_round_halves_up_down_or_to_even(target: Shape) -> None:
     def picked(rounded: Callable[[Wide], Wide]) -> Axis:
