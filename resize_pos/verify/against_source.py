@@ -258,9 +258,9 @@ def explain(
             fitted = fitted_kernel(pair) if stretchable else Fitted.UNKNOWN
             level = worst(of_table(checks))
             found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
-            proven = fitted is Fitted.HONEST and found is None
-            checks = _proven(checks) if proven else checks
-            doubt = origin_in_doubt(matches, found, health, checks, measured, error, proven=proven)
+            if fitted is Fitted.HONEST and found is None:
+                checks = _proven(checks)
+            doubt = origin_in_doubt(matches, found, health, checks, measured, error, fitted)
             checks = (*doubt, *checks)
     elif made_by is not None:
         words = f"made by {made_by} (differs by {made_by.error:.0e})"

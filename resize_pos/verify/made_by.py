@@ -23,7 +23,7 @@ from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.made_by_fitted import Fitted, fit_kernel
-from resize_pos.verify.made_by_lost import BLURRED, HonestRows, find_dim_border, find_lost
+from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
@@ -40,10 +40,7 @@ _FEWEST_LINES = 2  # rows, and columns, that hold old cells; single ones may be 
 # precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 _COARSE = 0.1  # eight bits
-_FITTED = {
-    Fitted.BLURRED: BLURRED,
-    Fitted.DISPLACED: Finding("displaced", "cells were read from other places than their own"),
-}
+_DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ def diagnose(
         best = None
     moved = (_moved(pair) if trained else None) or _mapped(pair)
     if moved is None or best is None or best.name == "scaled":
-        return moved or best or _certain(_FITTED.get(fitted))
+        return moved or best or _certain(_DISPLACED if fitted is Fitted.DISPLACED else None)
     return replace(best, certain=True)
 
 
@@ -188,8 +185,9 @@ def _parts(pair: Pair) -> Diagnosis | None:
     # Nearest picks single cells, so it says nothing about how much other kernels differ.
     smooth = [rows for r, rows in results.items() if r.method is not Method.NEAREST]
     nearest = min(results, key=lambda r: _distance(table, results[r]))
+    mean = pair.whole_before.mean(axis=0)
     for resampling, honest in results.items():
-        found = find_parts(table, honest, pair.target, nearest=resampling == nearest)
+        found = find_parts(table, honest, pair.target, mean, nearest=resampling == nearest)
         usual = found is None or found.is_usual(table, honest, smooth)
         if found and not usual and not any(found.is_like(table, r) for r in results.values()):
             return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)

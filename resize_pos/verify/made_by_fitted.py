@@ -27,7 +27,9 @@ _TIED = 1e-5  # of the mean energy of a source line: how strongly an honest kern
 _NEAR = 0.01  # relative distance up to which the matrices explain a table,
 _NEAR_EACH = 0.05  # and each cell of it, relative to the usual length
 _EXACT = 2e-3  # … and up to which nothing else was done to it
-_LARGEST_SUM = 3.0  # of the sizes of the weights: kernels have 1 to 1.6, inverses 2
+# Sums of the sizes of the weights: plain means have 1, kernels up to 1.6, inverses 2, series of
+# waves more. The middle and the reach of the latter two say little.
+_MEAN_SUM, _PLAIN_SUM, _LARGEST_SUM = 1.1, 1.5, 3.0
 # In lines of the coarser grid, on average and at most: how far the middle of the weights may be
 # from the place of their line. The outermost lines lean inwards, and of a few lines most are that;
 # inverses lean more.
@@ -48,7 +50,7 @@ class Fitted(Enum):
 
     UNKNOWN = "none that explains it"
     HONEST = "a weighted mean around each place"
-    BLURRED = "a mean around each place, over more lines than any kernel takes"
+    BLURRED = "a mean around each place, over more of a few lines than one kernel takes"
     DISPLACED = "a mean around other places"
 
 
@@ -77,7 +79,8 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fitted:
         return Fitted.UNKNOWN
     if any(axis.elsewhere for axis in axes):
         return Fitted.DISPLACED
-    return Fitted.BLURRED if in_place else Fitted.UNKNOWN
+    blurred = in_place and any(axis.blurred for axis in axes)
+    return Fitted.BLURRED if blurred else Fitted.UNKNOWN
 
 
 def _nearest(source: Wide, rows: Wide, target: Grid) -> tuple[Wide, Wide]:
@@ -121,6 +124,7 @@ class _Axis:
 
     in_place: bool  # every new line is a weighted mean around its place
     elsewhere: bool  # … around another place, farther away than by any rule of coordinates
+    blurred: bool  # the weights reach farther than those of a kernel, on a few lines
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
 
@@ -132,19 +136,20 @@ class _Axis:
         pace, lines = max(1.0, old / new), min(old, new)
         clear = np.where(np.abs(weights) < _SLIGHT, 0.0, weights)
         each = (clear * (np.arange(old) - middle[:, None]) ** 2).sum(axis=1) / pace**2
-        reach = float(each.mean())
+        reach, most = float(each.mean()), _FARTHEST if lines > _FEW_LINES else _FEW_FARTHEST
         usual = _USUALLY_APART if lines >= _FEW_LINES and reach > _INVERSE else _MORE_APART
         far = [np.abs(middle - rule) / pace for rule in _places(old, new)]
         near = any(each.mean() <= usual and each.max() <= _APART for each in far)
-        whole = float(np.abs(weights).sum(axis=1).max()) <= _LARGEST_SUM
-        picked = float(weights.max(axis=1).min()) > _PICKED
         there = any(each.mean() <= _ELSEWHERE[0] and each.max() <= _ELSEWHERE[1] for each in far)
-        elsewhere = whole and not picked and not there
-        return cls(near and whole and reach >= _SHORTEST, elsewhere, reach, _most(lines))
-
-
-def _most(lines: int) -> float:
-    return _FARTHEST if lines > _FEW_LINES else _FEW_FARTHEST
+        picked = float(weights.max(axis=1).min()) > _PICKED
+        sizes = float(np.abs(weights).sum(axis=1).max())
+        return cls(
+            in_place=near and sizes <= _LARGEST_SUM and reach >= _SHORTEST,
+            elsewhere=not there and not picked and sizes <= _PLAIN_SUM,
+            blurred=reach > most and lines <= _FEW_LINES and sizes <= _MEAN_SUM,
+            reach=reach,
+            most=most,
+        )
 
 
 def _places(old: int, new: int) -> Iterator[Wide]:

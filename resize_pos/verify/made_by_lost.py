@@ -41,6 +41,7 @@ _ROUGHER = 1.15  # of the largest variation that a convention leaves
 _WIDE = (0.2, 0.25, 0.33, 0.4, 0.5, 0.6, 0.75)  # parts of an axis that a wide blur averages over,
 _WIDELY_FITTED = 0.3  # of the variation and of the distance to the honest result: what it may leave
 _MIXED = "an honest resize whose cells were mixed with their neighbours"
+_BLURRED = f"{_MIXED}: smoother than any kernel makes it"
 _SMOOTHER = 0.9  # of the variation that the smoothest kernel leaves
 
 
@@ -51,9 +52,6 @@ class HonestRows:
     results: Sequence[Wide]
     smoothest: Wide  # by the kernel that leaves the least variation
     longest: float  # norm of the source's longest row
-
-
-BLURRED = Finding("blurred", f"{_MIXED}: smoother than any kernel makes it")
 
 
 def find_lost(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
@@ -228,9 +226,9 @@ def _blur(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
                 if rougher:
                     words = "an honest resize whose cells were set off against their neighbours"
                     return Finding("sharpened", f"{words}: rougher than any kernel makes it")
-                return BLURRED
+                return Finding("blurred", _BLURRED)
     wide = smoother and _widely_blurred(table[:, channels], honest, target, channels)
-    return BLURRED if wide else None
+    return Finding("blurred", _BLURRED) if wide else None
 
 
 def _widely_blurred(

@@ -73,10 +73,13 @@ class Finding:
         return bool(np.mean(mine[self.foreign] <= _SPAN * span[self.foreign]) > 0.5)
 
 
-def find_parts(table: Wide, honest: Wide, target: Grid, *, nearest: bool = True) -> Finding | None:
+def find_parts(
+    table: Wide, honest: Wide, target: Grid, mean: Wide, *, nearest: bool = True
+) -> Finding | None:
     """Compare the rows (cells × channels) of a table with the honest ones, all channels.
 
-    `nearest`: no other honest result is nearer, so single values can be compared, too.
+    `mean`: the source's. `nearest`: no other honest result is nearer, so single values can be
+    compared, too.
     """
     if len(table) < 2 or not np.ptp(table, axis=0).any():
         return None  # zero or constant: the table's own values say so
@@ -85,7 +88,7 @@ def find_parts(table: Wide, honest: Wide, target: Grid, *, nearest: bool = True)
         or _channels(table, honest)
         or _order(table, honest, target)
         or _flat_axes(table, honest, target)
-        or _mean(table, honest)
+        or _mean(table, honest, mean)
         or (_values(table, honest) if nearest else None)
         or find_zeros(table, honest, target)
     )
@@ -282,16 +285,18 @@ def _flat_axes(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     return None
 
 
-def _mean(table: Wide, honest: Wide) -> Finding | None:
+def _mean(table: Wide, honest: Wide, source: Wide) -> Finding | None:
     mine, theirs = table.mean(axis=0), honest.mean(axis=0)
     rest, whole = table - mine - (honest - theirs), honest - theirs
     moved = float(np.sqrt(np.sum((mine - theirs) ** 2)))
     usual = float(np.sqrt(np.sum(theirs**2)))
     if np.sqrt(np.sum(rest**2)) > _SAME * np.sqrt(np.sum(whole**2)) or moved < 0.5 * usual:
         return None
-    # A mean of almost nothing changes by a multiple of itself when values are rounded.
-    apart = ratio(moved, float(np.sqrt(np.sum(whole**2) / len(whole))), np.inf)
-    if apart < _SAME:
+    # A mean of almost nothing changes by a multiple of itself when values are rounded, and some
+    # restore the source's.
+    deviation = float(np.sqrt(np.sum(whole**2) / len(whole)))
+    apart = ratio(moved, deviation, np.inf)
+    if min(apart, ratio(float(np.sqrt(np.sum((mine - source) ** 2))), deviation, np.inf)) < _SAME:
         return None
     if np.sqrt(np.sum(mine**2)) < 0.05 * usual:
         return Finding("mean removed", "an honest resize, but without its mean vector")

@@ -10,6 +10,7 @@ from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
 from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIKENESS
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis
+from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_offsets import Origin
 
 TRAINED = 0.35  # up to this distance to the nearest honest result, training explains it,
@@ -74,12 +75,11 @@ def origin_in_doubt(
     checks: tuple[Check, ...],
     measured: Measured,
     error: float,
-    *,
-    proven: bool = False,
+    fitted: Fitted,
 ) -> Iterator[Check]:
     """Explain a table that matches no convention; `error` as above.
 
-    `proven`: some kernel makes it of the source, and an honest one.
+    `fitted`: the kernel that makes it of the source.
     """
     checks = of_table(checks)
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
@@ -88,9 +88,12 @@ def origin_in_doubt(
         yield Check(
             "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
         )
-    elif proven and matches[0].error > NEARLY:
+    elif fitted is Fitted.HONEST and matches[0].error > NEARLY:
         by = "It is made by another kernel: every cell is a mean of the source around its place"
         yield Check("origin", Level.OK, f"{near}. {by}")
+    elif fitted is Fitted.BLURRED:
+        how = "It was blurred, or resized several times: its cells are means over too many others"
+        yield Check("origin", Level.WARN, f"{near}. {how}")
     elif health.kind in _EMPTY or (health.kind in _DISORDERED and worst(checks) is not Level.OK):
         words = {
             HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"

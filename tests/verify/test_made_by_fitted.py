@@ -159,7 +159,6 @@ OPERA = TABLES["opera_v1_4x4"]
 @pytest.mark.parametrize(
     ("how", "name"),
     [
-        ("blurred", "blurred"),
         ("padded_edge_around", "padded"),
         ("old grid kept in the corner", "padded"),
     ],
@@ -169,6 +168,30 @@ def test_damage_of_a_few_smooth_cells_fails_by_name(how: str, name: str) -> None
     assert worst(found.checks) is Level.FAIL
     assert found.diagnosis is not None
     assert found.diagnosis.name == name
+
+
+def test_a_blur_of_a_few_smooth_cells_warns() -> None:
+    """Several resizes in a row do the same, so it is no failure."""
+    found = verified(OPERA, (6, 6), benchmark_way(OPERA, (6, 6), "blurred")[1])
+    assert worst(found.checks) is Level.WARN
+    assert any("blurred, or resized several times" in check.detail for check in found.checks)
+    rough = TABLES["digits_4x4"]
+    found = verified(rough, (6, 6), benchmark_way(rough, (6, 6), "blurred")[1])
+    assert worst(found.checks) is Level.FAIL
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "how"),
+    [
+        ("dinov2_vits_37x37", (40, 31), "three hops bilinear"),
+        (LONG, (11, 29), "cosine series"),
+        (LONG, (6, 73), "least squares"),
+    ],
+)
+def test_kernels_that_reach_far_are_no_mistake(name: str, target: Shape, how: str) -> None:
+    known = TABLES[name]
+    found = verified(known, target, benchmark_way(known, target, how)[1])
+    assert worst(found.checks) is Level.OK, found.checks
 
 
 def test_places_are_judged_on_a_few_cells_too() -> None:
