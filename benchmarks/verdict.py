@@ -274,7 +274,7 @@ SECTIONS = (
     ("held out; judged once before four rules of values were mended", True, False, LATER),
     ("held out; judged once before places and spans were judged", True, False, THIRD),
     ("real, held out; judged once before kernels were fitted", True, False, FITTED),
-    ("real, held out; judged once after all rules were written", True, False, LAST),
+    ("real, held out; judged once after kernels were fitted", True, False, LAST),
 )
 
 

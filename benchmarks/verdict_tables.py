@@ -24,7 +24,7 @@ HONEST = ("own", "library", "other", "unseen", "later")  # groups of honest ways
 TUNED_LEVELS = 31  # on each side of zero that a movement is rounded to
 TUNED_CHANNELS = 64  # of a real table that was trained on
 TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
-# When tables were judged first: before kernels were fitted, and after all rules were written.
+# When tables were judged first: before kernels were fitted, and after that.
 FITTED, LAST = "fitted", "last"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
