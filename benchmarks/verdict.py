@@ -82,6 +82,7 @@ KEPT = (
     *("foreign_cells_honest", "foreign_channels", "foreign_channels_honest", "mean_shift"),
     *("mean_shift_honest", "gain", "norm_sampled", "norm_honest_low", "norm_honest_high"),
     *("window_prominence", "fewest_cells", "neighbour_deficit", "prefix_change"),
+    "channel_std_ratio",
 )
 
 

@@ -8,7 +8,7 @@ from resize_pos.verify.against_source import TableVerification
 NAMES = (
     *("re-initialised", "all zero", "constant", "shuffled", "scaled?", "prefix or suffix rows"),
     *("another checkpoint's", "swapped", "mirrored", "cropped", "Noise was added"),
-    *("do not follow the source's", "its cells were blurred"),
+    *("do not follow the source's", "its cells were blurred", "sharpened or scaled"),
 )
 
 

@@ -18,6 +18,7 @@ from resize_pos.quality import verdict
 OUTPUT = Path(__file__).parents[1] / "docs" / "verdict.svg"
 _LEFT, _WIDTH, _STRIP, _GAP, _BINS = 170, 470, 22, 34, 60
 _GREEN, _RED = "#2da44e", "#cf222e"
+NOT_MEASURED = float("nan")
 
 
 def _over(name: str, bounds: tuple[float, float]) -> Callable[[Mapping[str, float]], float]:
@@ -51,16 +52,26 @@ def _between(value: float, bounds: Sequence[float]) -> float:
 
 
 def _gain(values: Mapping[str, float]) -> float:
-    """The gain counts only where norms are off in the same direction, and not on small grids."""
+    """The gain counts only where norms are off in the same direction."""
     gain, ratio = values["gain"], values["norm_sampled"]
     if values["fewest_cells"] < verdict.SMALL:
-        return 0.0
+        return NOT_MEASURED
     (weak, strong), (weakest, strongest) = verdict.GAIN
     if ratio > verdict.NORM_OFF[1] and gain > 1:
         return _between(gain - 1, (strong - 1, strongest - 1))
     if ratio < verdict.NORM_OFF[0] and gain < 1:
         return _between(1 - gain, (1 - weak, 1 - weakest))
     return 0.0
+
+
+def _gain_small(values: Mapping[str, float]) -> float:
+    """On small grids it counts only where positions differ more than the source's."""
+    if values["fewest_cells"] >= verdict.SMALL:
+        return NOT_MEASURED
+    if values.get("channel_std_ratio", 1.0) <= verdict.DEVIATION_OFF:
+        return 0.0
+    first, second = verdict.GAIN_SMALL
+    return _between(max(values["gain"] - 1, 0.0), (first - 1, second - 1))
 
 
 def _prefix(values: Mapping[str, float]) -> float:
@@ -85,6 +96,7 @@ MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "mean shift": _over("mean_shift", verdict.MEAN_SHIFT),
     "norms": _norms,
     "gain": _gain,
+    "the same on fewer than 16 cells": _gain_small,
     "neighbour deficit (a warning at most; only where a table is unlike)": _only_a_warning(
         "neighbour_deficit", verdict.NEIGHBOUR_DEFICIT_OK
     ),
@@ -109,7 +121,6 @@ OFFSETS: Mapping[str, Callable[[Mapping[str, float]], float]] = {
         1.9,
     ),
 }
-NOT_MEASURED = float("nan")
 LAYERS: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "mixing loss of layers over patches (a warning at most)": lambda values: min(
         values.get("mixing_loss", NOT_MEASURED) / verdict.MIXING_LOSS, 1.9
@@ -130,6 +141,7 @@ DRAWN: Mapping[str, str] = {
     "MEAN_SHIFT": "mean shift",
     "NORM_MARGIN": "norms",
     "GAIN": "gain",
+    "GAIN_SMALL": "the same on fewer than 16 cells",
     "NEIGHBOUR_DEFICIT_OK": "neighbour deficit",
     "WINDOW_PROMINENCE": "window prominence",
     "PREFIX_CHANGE": "prefix rows",
@@ -145,6 +157,7 @@ DRAWN: Mapping[str, str] = {
 NOT_DRAWN: Mapping[str, str] = {
     "NORM_USUAL": "It only chooses words: no level depends on it.",
     "NORM_OFF": "It is part of the rule for `gain`, and that block applies it.",
+    "DEVIATION_OFF": "It is part of that rule on fewer than 16 cells, and its block applies it.",
     "ENVELOPE_FACTORS": "They are part of every limit that is drawn relative to its envelope.",
     "FEWEST_CELLS": "It says which tables are judged at all; those below it are not drawn.",
     "SMALL": "It says which limits apply, and the blocks use those of each table.",

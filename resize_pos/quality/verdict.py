@@ -20,6 +20,8 @@ from resize_pos.quality.table_health import Health, HealthKind
 # constant or the envelope's own value times the factor, whichever is larger.
 NORM_MARGIN = ((0.78, 1.16), (0.66, 1.35))  # factors on the lowest and highest honest norm ratio
 GAIN = ((0.70, 1.30), (0.65, 1.45))  # vs the nearest honest result; only if norms are off, too
+GAIN_SMALL = (1.4, 1.6)  # the same with few cells; only if positions differ that much more, too:
+DEVIATION_OFF = 1.03  # of the source's: methods that restore deviations restore all of it, not more
 NORM_USUAL = (0.86, 1.16)  # outside this range the report says why, and which method keeps norms
 NORM_OFF = (0.93, 1.08)  # norms outside of this are "off too"
 UNLIKENESS = (0.45, 0.62)
@@ -163,7 +165,7 @@ def _norms(values: Mapping[str, float], peers: tuple[Peer, ...]) -> Iterator[Che
 def _little_of(gain: float) -> str:
     if gain < 1:
         return f"only {max(gain, 0):.0%} of the values of an honest resize are in it"
-    return f"it holds the values of an honest resize {gain:.1f} times"
+    return f"positions differ {gain:.1f} times as much as in an honest resize: sharpened or scaled"
 
 
 def _norm_envelope(values: Mapping[str, float]) -> tuple[float, float]:
@@ -177,12 +179,16 @@ def _scale_level(values: Mapping[str, float], ratio: float) -> Level:
     if cells < FEWEST_CELLS:
         return Level.OK
     low, high = _norm_envelope(values)
-    gain = values.get("gain", 1.0) if cells >= SMALL else 1.0
-    too_small, too_large = ratio < NORM_OFF[0], ratio > NORM_OFF[1]
+    gain, few = values.get("gain", 1.0), cells < SMALL
+    too_small = ratio < NORM_OFF[0] and not few
+    # Few cells say little of norms, so there it is the deviation that must be off, too.
+    too_large = ratio > NORM_OFF[1]
+    if few:
+        too_large = values.get("channel_std_ratio", 1.0) > DEVIATION_OFF
     level = Level.OK
-    for (least, most), (weakest, strongest), beyond in zip(
-        NORM_MARGIN, GAIN, (Level.WARN, Level.FAIL), strict=True
-    ):
+    for index, beyond in enumerate((Level.WARN, Level.FAIL)):
+        (least, most), (weakest, strongest) = NORM_MARGIN[index], GAIN[index]
+        strongest = GAIN_SMALL[index] if few else strongest
         scaled = (too_small and gain < weakest) or (too_large and gain > strongest)
         if not low * least <= ratio <= high * most or scaled:
             level = beyond
