@@ -36,6 +36,7 @@ from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
     diagnose,
+    find_training,
     fitted_kernel,
     match_conventions,
     matched_frames,
@@ -258,9 +259,14 @@ def explain(
             fitted = fitted_kernel(pair) if stretchable else Fitted.UNKNOWN
             level = worst(of_table(checks))
             found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
+            moved = None
             if fitted is Fitted.HONEST and found is None:
                 checks = _proven(checks)
-            doubt = origin_in_doubt(matches, found, health, checks, measured, error, fitted)
+            elif stretchable and found is None and level is not Level.OK:
+                moved = find_training(pair, error)
+                if moved is not None:
+                    checks = allow_training(_proven(checks), error, measured, certain=True)
+            doubt = origin_in_doubt(matches, found, health, checks, measured, error, fitted, moved)
             checks = (*doubt, *checks)
     elif made_by is not None:
         words = f"made by {made_by} (differs by {made_by.error:.0e})"

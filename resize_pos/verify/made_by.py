@@ -22,12 +22,14 @@ from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
+from resize_pos.verify.made_by_copied import find_block, find_kept_rows, find_old_cells
 from resize_pos.verify.made_by_fitted import Fitted, fit_kernel
 from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
 from resize_pos.verify.made_by_proper import recognise
+from resize_pos.verify.made_by_training import Movement, movement
 from resize_pos.verify.made_by_turned import flat, resamplings, turned
 from resize_pos.verify.made_by_window import find_window
 from resize_pos.verify.pair import Pair
@@ -35,11 +37,13 @@ from resize_pos.verify.pair import Pair
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
 _RESEMBLED = 0.2  # … and at which it is likely
-_FEWEST_LINES = 2  # rows, and columns, that hold old cells; single ones may be equal by chance
 # Rounding errors of the libraries: they compute a float32 table in float32, and some compute half
 # precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 _COARSE = 0.1  # eight bits
+_BY_CHANCE = (
+    0.96  # of the honest distance: so near may a mistake come to a table that was trained on
+)
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 
@@ -114,14 +118,10 @@ def diagnose(
     table that a kernel for images stretches. `fitted`: the kernel that makes the table. If it is an
     honest one, only a mistake that was recomputed counts, and cells that were set to zero.
     """
-    kept = _kept_rows(pair) or _block(pair)
+    kept = find_kept_rows(pair) or find_block(pair)
     if kept is not None:
-        return kept
-    best: Diagnosis | None = None
-    for name, detail, rows in (*_mistakes(pair), *turned(pair.cells_before, pair.target)):
-        error = _distance(pair.cells_after, rows)
-        if best is None or error < best.error:
-            best = Diagnosis(name, detail, error, error <= _EXPLAINED)
+        return _certain(kept)
+    best = _nearest_mistake(pair)
     # The weights of a kernel have a sum of one, so nothing was scaled.
     scaled = None if fitted is Fitted.HONEST else _scaled(pair)
     if scaled is not None and (best is None or scaled.error < best.error):
@@ -131,7 +131,7 @@ def diagnose(
         return best
     if fitted is Fitted.HONEST:
         return _zeros(pair)
-    parts = _old_cells(pair) or _parts(pair)
+    parts = _certain(find_old_cells(pair)) or _parts(pair)
     if parts is not None:
         return parts
     table = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
@@ -144,6 +144,30 @@ def diagnose(
     if moved is None or best is None or best.name == "scaled":
         return moved or best or _certain(_DISPLACED if fitted is Fitted.DISPLACED else None)
     return replace(best, certain=True)
+
+
+def _nearest_mistake(pair: Pair) -> Diagnosis | None:
+    """Recompute every mistake that is known, and return the one that comes nearest."""
+    best: Diagnosis | None = None
+    for name, detail, rows in (*_mistakes(pair), *turned(pair.cells_before, pair.target)):
+        error = _distance(pair.cells_after, rows)
+        if best is None or error < best.error:
+            best = Diagnosis(name, detail, error, error <= _EXPLAINED)
+    return best
+
+
+def find_training(pair: Pair, error: float) -> Movement | None:
+    """Say how far training moved an honest resize; None if something else explains the table.
+
+    `error`: the distance to the nearest honest result.
+    """
+    if not pair.is_single:
+        return None
+    found = movement(pair.whole_grid, pair.whole_after, pair.target)
+    if found is None or not found.is_training:
+        return None
+    mistake = _nearest_mistake(pair)
+    return None if mistake is not None and mistake.error < _BY_CHANCE * error else found
 
 
 def _certain(found: Finding | None) -> Diagnosis | None:
@@ -227,71 +251,6 @@ def _distance(rows: Wide, predicted: Wide) -> float:
 
 def _honest(pair: Pair, resampling: Resampling) -> Wide:
     return flat(resample(pair.cells_before, pair.target, resampling))
-
-
-def _kept_rows(pair: Pair) -> Diagnosis | None:
-    """Find rows that kept their old index, bit for bit, although the grid has another width."""
-    if pair.source.width == pair.target.width:
-        return None
-    old, new = flat(pair.cells_before), pair.cells_after
-    count = min(len(old), len(new))
-    same = np.all(old[:count] == new[:count], axis=1)
-    first = count if same.all() else int(same.argmin())
-    if first < max(2, count // 2):
-        return None
-    words = f"the first {first} rows are the source's, in their old places: cut off or padded"
-    if first < len(new) and not new[first:].any():
-        words += "; the rest is zero"
-    elif first < len(new):
-        words += "; the rest is something else"
-    return Diagnosis("truncated", words, 0.0, True)
-
-
-def _old_cells(pair: Pair) -> Diagnosis | None:
-    """Find cells that kept their old row and column, bit for bit, where a resize moves them."""
-    height, width = (
-        min(pair.source.height, pair.target.height),
-        min(pair.source.width, pair.target.width),
-    )
-    shape = (pair.target.height, pair.target.width, -1)
-    honest = _honest(pair, DEFAULT.resampling)
-    grids = pair.cells_before[0], pair.cells_after.reshape(shape), honest.reshape(shape)
-    old, new, fair = (grid[:height, :width] for grid in grids)
-    usual = size(old) / np.sqrt(height * width)
-    moves = np.sqrt(((old - fair) ** 2).sum(axis=-1)) > _EXPLAINED * usual
-    kept = np.all(old == new, axis=-1) & moves
-    if min(int(kept.any(axis=axis).sum()) for axis in (0, 1)) < _FEWEST_LINES:
-        return None
-    which = f"{kept.sum()} of {pair.target.cells} cells"
-    words = f"{which} are the source's, in their old rows and columns: not resampled"
-    return Diagnosis("padded", words, 0.0, True)
-
-
-def _block(pair: Pair) -> Diagnosis | None:
-    """Find the unresampled source as a block of the new grid, or the new grid as one of it."""
-    grid = pair.cells_before[0]
-    new = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
-    grows = all(n >= m for n, m in zip(new.shape, grid.shape, strict=True))
-    shrinks = all(n <= m for n, m in zip(new.shape, grid.shape, strict=True))
-    if grows == shrinks:
-        return None
-    large, small = (new, grid) if grows else (grid, new)
-    height, width = small.shape[:2]
-    same = np.all(large == small[0, 0], axis=-1)
-    for top, left in np.argwhere(same):
-        part = large[top : top + height, left : left + width]
-        if part.shape == small.shape and np.array_equal(part, small):
-            place = f"row {top}, column {left}"
-            if grows:
-                rows, columns = np.arange(len(new)) % height, np.arange(new.shape[1]) % width
-                if np.array_equal(new, grid[rows][:, columns]):
-                    words = "the source repeated side by side, not resampled: tiled"
-                    return Diagnosis("tiled", words, 0.0, True)
-                words = f"the source stands unresampled at {place} of the new grid: padded"
-                return Diagnosis("padded", words, 0.0, True)
-            words = f"a part of the source from {place} on, not resampled: cropped"
-            return Diagnosis("cropped", words, 0.0, True)
-    return None
 
 
 def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:

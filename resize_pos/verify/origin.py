@@ -12,6 +12,7 @@ from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIK
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis
 from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_offsets import Origin
+from resize_pos.verify.made_by_training import Movement
 
 TRAINED = 0.35  # up to this distance to the nearest honest result, training explains it,
 NEARLY = 0.01  # up to this distance to a convention, it is that one, and rounded or trained
@@ -30,15 +31,16 @@ _OF_SOURCE = frozenset({"window", "source"})  # checks that say nothing about ho
 
 
 def allow_training(
-    checks: tuple[Check, ...], error: float, measured: Measured
+    checks: tuple[Check, ...], error: float, measured: Measured, *, certain: bool = False
 ) -> tuple[Check, ...]:
     """Accept prefix rows that changed about as much as the grid did: both were trained on.
 
-    `error` is the distance of the grid to the nearest honest result.
+    `error` is the distance of the grid to the nearest honest result. `certain`: it is known to be
+    training.
     """
     change = measured.values.get("prefix_change", 0.0)
     others = (check for check in of_table(checks) if check.name != "prefix")
-    trained = error < TRAINED and worst(others) is Level.OK
+    trained = (certain or error < TRAINED) and worst(others) is Level.OK
     # A step of training moves every value by about the same amount, so short rows change more.
     length = min(1.0, measured.values.get("prefix_to_grid_before", 1.0)) or 1.0
     if not trained or change > min(PREFIX_LOST, TRAINED_PREFIX * error / length):
@@ -76,10 +78,11 @@ def origin_in_doubt(
     measured: Measured,
     error: float,
     fitted: Fitted,
+    moved: Movement | None,
 ) -> Iterator[Check]:
     """Explain a table that matches no convention; `error` as above.
 
-    `fitted`: the kernel that makes it of the source.
+    `fitted`: the kernel that makes it of the source. `moved`: how far training moved it.
     """
     checks = of_table(checks)
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
@@ -91,6 +94,9 @@ def origin_in_doubt(
     elif fitted is Fitted.HONEST and matches[0].error > NEARLY:
         by = "It is made by another kernel: every cell is a mean of the source around its place"
         yield Check("origin", Level.OK, f"{near}. {by}")
+    elif moved is not None:
+        how = f"It is an honest resize that training moved {moved.moved:.1f} times as far as"
+        yield Check("origin", worst(checks), f"{near}. {how} its positions differ")
     elif fitted is Fitted.BLURRED:
         how = "It was blurred, or resized several times: its cells are means over too many others"
         yield Check("origin", Level.WARN, f"{near}. {how}")

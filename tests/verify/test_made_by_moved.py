@@ -71,14 +71,6 @@ def test_an_honest_resize_has_its_cells_in_place_after_training(
     assert all(check.level is Level.OK for check in of_grid if check.name == "place")
 
 
-# Training at 1e-3 moved these by 62 % and 29 %, about as much as their positions differ. Noise of
-# that size looks the same.
-OVERWRITTEN = [
-    (SMOOTH, (9, 11), "hf, then 60 steps of AdamW at 0.001: table", "warn"),
-    ("opera_year_4x4", (6, 5), "hf, then 100 steps of AdamW at 0.001: table", "fail"),
-]
-
-
 def test_real_networks_that_were_fine_tuned_pass_and_damaged_ones_fail() -> None:
     found = [case for case in trained_cases(list(TABLES.values())) if ", then " in case.how]
     listed = {(name, run.target, run.how) for name, runs in RUNS.items() for run in runs}
@@ -88,7 +80,7 @@ def test_real_networks_that_were_fine_tuned_pass_and_damaged_ones_fail() -> None
         for case in found
         if case.level != ("ok" if case.group == "trained" else "fail")
     ]
-    assert [case[:4] for case in wrong] == OVERWRITTEN, wrong
+    assert not wrong
 
 
 @pytest.mark.parametrize("name", [SMOOTH, ROUGH])
