@@ -93,18 +93,17 @@ def test_damage_is_found_below_as_much_training(key: str, how: str) -> None:
     assert worst(found.checks) is Level.FAIL, found.checks
 
 
-def test_what_training_does_is_told_by_six_figures() -> None:
-    training = Movement(0.8, 0.0, 2.4, 0.2, 0.7, 0.15)
-    assert training.is_training
+def test_what_training_does_is_told_by_five_figures() -> None:
+    assert Movement(0.8, 0.0, 2.4, 0.2, 0.7).is_training
+    assert Movement(4.0, 0.0, 2.4, 0.2, 0.7).is_training
     for other in (
-        Movement(3.0, 0.0, 2.4, 0.2, 0.7, 0.15),  # nothing is left of the positions
-        Movement(0.8, -0.4, 2.4, 0.2, 0.7, 0.15),  # positions were taken away
-        Movement(0.8, 0.6, 2.4, 0.2, 0.7, 0.15),  # they were scaled
-        Movement(0.8, 0.0, 3.0, 0.2, 0.7, 0.15),  # the tails of noise
-        Movement(0.8, 0.0, 2.4, 1.5, 0.7, 0.15),  # only some channels or cells
-        Movement(0.8, 0.0, 2.4, 0.2, 1.0, 0.15),  # as many directions as noise
-        Movement(0.8, 0.0, 2.4, 0.2, 0.7, 0.0),  # each cell by itself
-        Movement(0.8, 0.0, 2.4, 0.2, 0.7, 1.0),  # all cells alike
+        Movement(6.0, 0.0, 2.4, 0.2, 0.7),  # nothing is left of the positions
+        Movement(4.5, -0.1, 2.4, 0.2, 0.7),  # half of them
+        Movement(0.8, -0.4, 2.4, 0.2, 0.7),  # positions were taken away
+        Movement(0.8, 0.6, 2.4, 0.2, 0.7),  # they were scaled
+        Movement(0.8, 0.0, 3.1, 0.2, 0.7),  # the tails of noise
+        Movement(0.8, 0.0, 2.4, 1.5, 0.7),  # only some channels or cells
+        Movement(0.8, 0.0, 2.4, 0.2, 1.0),  # as many directions as noise
     ):
         assert not other.is_training
 
@@ -121,8 +120,19 @@ def test_the_figures_of_plain_noise_are_those_of_noise() -> None:
     assert found is not None
     assert found.tails == pytest.approx(3.0, abs=0.2)
     assert found.directions == pytest.approx(1.0, abs=0.05)
-    assert found.together == pytest.approx(0.0, abs=0.03)
     assert found.moved > same.moved
+
+
+@pytest.mark.parametrize("smooth", [1, 2, 3])
+def test_smooth_noise_fills_the_directions_of_noise_that_is_as_smooth(smooth: int) -> None:
+    random = np.random.default_rng(3)
+    grid = np.cumsum(np.cumsum(random.normal(size=(1, 9, 7, 96)), axis=1), axis=2)
+    noise = random.normal(size=(14 + smooth, 11 + smooth, 96))
+    for _ in range(smooth):
+        noise = noise[1:, 1:] + noise[:-1, 1:] + noise[1:, :-1] + noise[:-1, :-1]
+    found = movement(grid, 50 * noise.reshape(14 * 11, 96), Grid(14, 11))
+    assert found is not None
+    assert 0.88 < found.directions < 1.1
 
 
 def test_few_cells_and_a_table_without_positions_tell_nothing() -> None:
