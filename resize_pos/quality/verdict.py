@@ -20,8 +20,9 @@ from resize_pos.quality.table_health import Health, HealthKind
 # constant or the envelope's own value times the factor, whichever is larger.
 NORM_MARGIN = ((0.78, 1.16), (0.66, 1.35))  # factors on the lowest and highest honest norm ratio
 GAIN = ((0.70, 1.30), (0.65, 1.45))  # vs the nearest honest result; only if norms are off, too
-GAIN_SMALL = (1.4, 1.6)  # the same with few cells; only if positions differ that much more, too:
-DEVIATION_OFF = 1.03  # of the source's: methods that restore deviations restore all of it, not more
+# The same whatever the norms are, if positions differ by more than this times the source's: methods
+# that restore deviations restore all of it, not more.
+GAIN_OF_POSITIONS, DEVIATION_OFF = (1.4, 1.6), 1.03
 NORM_USUAL = (0.86, 1.16)  # outside this range the report says why, and which method keeps norms
 NORM_OFF = (0.93, 1.08)  # norms outside of this are "off too"
 UNLIKENESS = (0.45, 0.62)
@@ -179,17 +180,16 @@ def _scale_level(values: Mapping[str, float], ratio: float) -> Level:
     if cells < FEWEST_CELLS:
         return Level.OK
     low, high = _norm_envelope(values)
-    gain, few = values.get("gain", 1.0), cells < SMALL
-    too_small = ratio < NORM_OFF[0] and not few
-    # Few cells say little of norms, so there it is the deviation that must be off, too.
-    too_large = ratio > NORM_OFF[1]
-    if few:
-        too_large = values.get("channel_std_ratio", 1.0) > DEVIATION_OFF
+    gain = values.get("gain", 1.0)
+    too_small, too_large = ratio < NORM_OFF[0], ratio > NORM_OFF[1]
+    if cells < SMALL:  # few cells say little of norms
+        too_small = too_large = False
+    too_different = values.get("channel_std_ratio", 1.0) > DEVIATION_OFF
     level = Level.OK
     for index, beyond in enumerate((Level.WARN, Level.FAIL)):
         (least, most), (weakest, strongest) = NORM_MARGIN[index], GAIN[index]
-        strongest = GAIN_SMALL[index] if few else strongest
         scaled = (too_small and gain < weakest) or (too_large and gain > strongest)
+        scaled = scaled or (too_different and gain > GAIN_OF_POSITIONS[index])
         if not low * least <= ratio <= high * most or scaled:
             level = beyond
     return level
@@ -219,6 +219,13 @@ def limits_of(name: str, bounds: tuple[float, float], values: Mapping[str, float
     return [
         max(bound, factor * honest) for bound, factor in zip(bounds, ENVELOPE_FACTORS, strict=True)
     ]
+
+
+def in_place(measured: Measured) -> bool:
+    """Whether no cell resembles another place more than its own, however much it changed."""
+    values = measured.values
+    most = limits_of("misplaced", MISPLACED, values)[0]
+    return values.get("misplaced", 1.0) <= most
 
 
 def _place(values: Mapping[str, float]) -> Iterator[Check]:

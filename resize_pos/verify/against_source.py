@@ -31,7 +31,7 @@ from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.quality.table_health import Health, examine
-from resize_pos.quality.verdict import judge
+from resize_pos.quality.verdict import in_place, judge
 from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
@@ -262,7 +262,7 @@ def explain(
             moved = None
             if fitted is Fitted.HONEST and found is None:
                 checks = _proven(checks)
-            elif stretchable and found is None and level is not Level.OK:
+            elif stretchable and found is None and level is not Level.OK and in_place(measured):
                 moved = find_training(pair, error)
                 if moved is not None:
                     checks = allow_training(_proven(checks), error, measured, certain=True)

@@ -225,7 +225,7 @@ def _parts(pair: Pair) -> Diagnosis | None:
 def _lost(pair: Pair, grid: Wide, results: list[Wide]) -> Diagnosis | None:
     """Say what the table has lost that no honest resize takes."""
     smoothest = flat(proper.resized(grid, pair.target, proper.SMOOTHEST))
-    honest = HonestRows(results, smoothest, float(norm_map(grid).max()))
+    honest = HonestRows(results, smoothest, norm_map(grid).reshape(-1))
     found = find_lost(pair.whole_after, honest, pair.target)
     return _certain(found)
 

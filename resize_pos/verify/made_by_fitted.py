@@ -35,6 +35,7 @@ _MEAN_SUM, _PLAIN_SUM, _LARGEST_SUM = 1.1, 1.5, 3.0
 # inverses lean more.
 _USUALLY_APART, _MORE_APART, _APART = 0.13, 0.2, 0.35
 _FEW_LINES = 4
+_UPRIGHT = 0.6  # of these limits where lines are placed by their upper left corners
 _ELSEWHERE = (0.24, 0.45)  # … and beyond which it is another place; area averaging has 0.22 and 0.4
 _PICKED = 0.97  # weight of a line that was picked, not averaged: nearest rounds in many ways
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
@@ -138,7 +139,7 @@ class _Axis:
         each = (clear * (np.arange(old) - middle[:, None]) ** 2).sum(axis=1) / pace**2
         reach, most = float(each.mean()), _FARTHEST if lines > _FEW_LINES else _FEW_FARTHEST
         usual = _USUALLY_APART if lines >= _FEW_LINES and reach > _INVERSE else _MORE_APART
-        far = [np.abs(middle - rule) / pace for rule in _places(old, new)]
+        far = [np.abs(middle - rule) / pace / strict for rule, strict in _places(old, new)]
         near = any(each.mean() <= usual and each.max() <= _APART for each in far)
         there = any(each.mean() <= _ELSEWHERE[0] and each.max() <= _ELSEWHERE[1] for each in far)
         picked = float(weights.max(axis=1).min()) > _PICKED
@@ -152,9 +153,12 @@ class _Axis:
         )
 
 
-def _places(old: int, new: int) -> Iterator[Wide]:
-    """Give the place of each new line by every honest rule of coordinates."""
+def _places(old: int, new: int) -> Iterator[tuple[Wide, float]]:
+    """Give the place of each new line by every honest rule of coordinates.
+
+    With it comes the part of the limits that applies: kernels with upper left corners do not lean.
+    """
     index = np.arange(new)
-    yield np.clip((index + 0.5) * old / new - 0.5, 0, old - 1)
-    yield index * (old - 1) / max(new - 1, 1)
-    yield np.minimum(index * old / new, old - 1)
+    yield np.clip((index + 0.5) * old / new - 0.5, 0, old - 1), 1.0
+    yield index * (old - 1) / max(new - 1, 1), 1.0
+    yield np.minimum(index * old / new, old - 1), _UPRIGHT

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
+from resize_pos.verify.made_by_mixed import find_mixed
 from resize_pos.verify.made_by_parts import Finding
 
 _CELLS = 64  # that independent directions are counted in
@@ -27,6 +28,8 @@ _MATTERS = 0.1  # of the variation: a table may be stored without its weakest di
 _ASYMMETRIC = 0.05  # of the variation: an honest result below it is symmetric itself
 _ALONG = 1 - 1e-4  # cosine with the honest row
 _SHORT, _LONG = 0.5, 1.5  # of the shortest honest row, and of the source's longest one
+_ONE_LENGTH = 2e-3  # deviation ÷ mean of lengths that were made equal, and stored as float16
+_LENGTHS = 0.04  # … and of lengths that differ
 _CURVED = 0.05  # distance to the nearest multiple of the honest result
 _SIDES = ("first row", "last row", "first column", "last column")
 _SHORTEST = 4  # cells of an axis of which the outermost are compared with the inner ones
@@ -51,7 +54,7 @@ class HonestRows:
 
     results: Sequence[Wide]
     smoothest: Wide  # by the kernel that leaves the least variation
-    longest: float  # norm of the source's longest row
+    lengths: Wide  # norms of the source's rows
 
 
 def find_lost(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
@@ -64,7 +67,8 @@ def find_lost(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:
         or _sum_of_lines(table, honest, target)
     )
     for result in honest.results:
-        found = found or _order(table, result) or _lengths(table, result, honest.longest)
+        found = found or _order(table, result) or _lengths(table, result, honest.lengths)
+    found = found or _one_length(table, honest) or find_mixed(table, honest.results, honest.lengths)
     return found or _blur(table, honest, target)
 
 
@@ -192,18 +196,28 @@ def _order(table: Wide, honest: Wide) -> Finding | None:
     return Finding("bent", "every value was changed by one function, as a root or a power does")
 
 
-def _lengths(table: Wide, honest: Wide, longest: float) -> Finding | None:
+def _lengths(table: Wide, honest: Wide, lengths: Wide) -> Finding | None:
     """Look for rows that have the honest direction, and a length that nothing restores."""
     mine, theirs = (np.sqrt((rows**2).sum(axis=1)) for rows in (table, honest))
     if not mine.all() or not theirs.all():
         return None
     if float((unit(table) * unit(honest)).sum(axis=1).min()) < _ALONG:
         return None
-    odd = (mine < _SHORT * theirs.min()) | (mine > _LONG * longest)
+    odd = (mine < _SHORT * theirs.min()) | (mine > _LONG * lengths.max())
     if not odd.any():
         return None
     detail = f"{odd.sum()} of {len(table)} cells have another length than any resize gives them"
     return Finding("cells scaled", detail)
+
+
+def _one_length(table: Wide, honest: HonestRows) -> Finding | None:
+    """Look for cells that are all as long as each other, unlike the source's and honest ones."""
+    norms = [np.sqrt((rows**2).sum(axis=1)) for rows in (table, *honest.results)]
+    mine, *theirs = (ratio(float(each.std()), float(each.mean())) for each in norms)
+    before = ratio(float(honest.lengths.std()), float(honest.lengths.mean()))
+    if mine > _ONE_LENGTH or min(before, *theirs) < _LENGTHS:
+        return None
+    return Finding("normalised", "every cell has the same length, unlike those of the source")
 
 
 def _blur(table: Wide, honest: HonestRows, target: Grid) -> Finding | None:

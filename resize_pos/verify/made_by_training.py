@@ -25,7 +25,7 @@ _MOST_MOVED = 5.0  # times how much positions differ; beyond it, too little is l
 _RELATED = (-0.12, 0.3)
 _LEFT = 0.6  # of the positions that must still be there
 _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread values have 1.8
-_UNEVEN = 0.6  # deviation ÷ mean of what each channel, and each cell, moved
+_UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
 _REACH = 3  # cells that neighbours are compared over
 

@@ -76,7 +76,7 @@ def lost(known: Known, target: tuple[int, int], table: Cells) -> Finding | None:
     cells = target[0] * target[1]
     results = [resized(known, target, like).reshape(cells, -1) for like in CONVENTIONS]
     smoothest = kernels.resized(source, Grid(*target), kernels.SMOOTHEST).reshape(cells, -1)
-    honest = HonestRows(results, smoothest, float(np.linalg.norm(source, axis=-1).max()))
+    honest = HonestRows(results, smoothest, np.linalg.norm(source, axis=-1).reshape(-1))
     return find_lost(table.reshape(cells, -1).astype(np.float64), honest, Grid(*target))
 
 

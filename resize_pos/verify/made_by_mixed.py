@@ -1,0 +1,49 @@
+"""Were the channels of an honest resize mixed with each other, as by whitening or a rotation?
+
+Then every channel is a weighted sum of the honest channels. With more cells than channels that is
+no coincidence, and the weights follow from the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from resize_pos.quality.measures.sampling import Wide, ratio, size, spread
+from resize_pos.verify.made_by_parts import Finding
+
+_MORE_CELLS = 1.25  # times the channels, in both grids: fewer are sums of channels by chance
+_ROWS = 2.0  # times the channels: so many cells are enough to find the weights
+_CHANNELS = 24  # that are explained
+_RELATED = 0.3  # cosine with an honest result: another table has less
+_EXACT = 2e-3  # of the variation: what the weights may leave
+_OTHER = 0.05  # … and what a factor for each channel must leave: some methods restore deviations
+
+
+def find_mixed(table: Wide, results: Sequence[Wide], lengths: Wide) -> Finding | None:
+    """Explain channels by those of honest results; `lengths`: one number for each source cell."""
+    cells, channels = table.shape
+    if min(cells, len(lengths)) < _MORE_CELLS * channels:
+        return None
+    rows = spread(cells, int(_ROWS * channels))
+    some = spread(channels, _CHANNELS)
+    mine = _centred(table[rows])[:, some]
+    for result in results:
+        honest = _centred(result[rows])
+        own = honest[:, some]
+        factors = (mine * own).sum(axis=0) / np.maximum((own**2).sum(axis=0), 1e-30)
+        if ratio(size(mine - own * factors), size(mine)) < _OTHER:
+            continue
+        # Smooth functions explain any other table that is as smooth.
+        if ratio(float((mine * own).sum()), size(mine) * size(own)) < _RELATED:
+            continue
+        weights = np.linalg.lstsq(honest, mine, rcond=None)[0]
+        if ratio(size(mine - honest @ weights), size(mine), 1.0) <= _EXACT:
+            words = "every channel is a sum of several channels of an honest resize"
+            return Finding("channels mixed", f"{words}: whitened or turned")
+    return None
+
+
+def _centred(rows: Wide) -> Wide:
+    return np.asarray(rows - rows.mean(axis=0))
