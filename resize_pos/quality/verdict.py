@@ -22,7 +22,8 @@ NORM_MARGIN = ((0.78, 1.16), (0.66, 1.35))  # factors on the lowest and highest 
 GAIN = ((0.70, 1.30), (0.65, 1.45))  # vs the nearest honest result; only if norms are off, too
 # The same whatever the norms are, if positions differ by more than this times the source's: methods
 # that restore deviations restore all of it, not more.
-GAIN_OF_POSITIONS, DEVIATION_OFF = (1.4, 1.6), 1.03
+GAIN_OF_POSITIONS = (1.4, 1.6)
+DEVIATION_OFF = 1.03
 NORM_USUAL = (0.86, 1.16)  # outside this range the report says why, and which method keeps norms
 NORM_OFF = (0.93, 1.08)  # norms outside of this are "off too"
 UNLIKENESS = (0.45, 0.62)

@@ -8,15 +8,13 @@ little to do with the values that were there: those are still in the table, and 
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.likeness import best_kernel
-from resize_pos.quality.measures.sampling import Wide, products, size, some_channels
+from resize_pos.quality.measures.sampling import Wide, products, ratio, size, some_channels
 
 _CHANNELS = 128  # that are compared
 _CELLS = 16  # of both grids: fewer are too few to tell
@@ -27,7 +25,7 @@ _LEFT = 0.6  # of the positions that must still be there
 _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread values have 1.8
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
-_REACH = 3  # cells that neighbours are compared over
+_SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class Movement:
     tails: float
     uneven: float
     directions: float
+    shared: float
 
     @property
     def left(self) -> float:
@@ -55,6 +54,7 @@ class Movement:
             and self.tails <= _TAILS
             and self.uneven <= _UNEVEN
             and self.directions <= _DIRECTIONS
+            and self.shared <= _SHARED
         )
 
 
@@ -69,13 +69,14 @@ def movement(source: Wide, rows: Wide, target: Grid) -> Movement | None:
     mine, theirs = size(moved), size(positions)
     if not mine or not theirs:
         return None
-    squares = moved**2
+    squares, varying = moved**2, moved - moved.mean(axis=0)
     return Movement(
         moved=mine / theirs,
         related=float(np.einsum("nd,nd->", moved, positions)) / (mine * theirs),
         tails=float((squares**2).mean() / squares.mean() ** 2),
         uneven=max(_uneven(squares.mean(axis=0)), _uneven(squares.mean(axis=1))),
-        directions=_directions(moved) / _directions_of_noise(moved, target),
+        directions=_directions(varying) / _directions_of_noise(varying, target),
+        shared=1 - (size(varying) / mine) ** 2,
     )
 
 
@@ -87,22 +88,26 @@ def _directions(moved: Wide) -> float:
     """Count the directions that a movement fills: the larger ones count more."""
     lines = moved.T if moved.shape[0] >= moved.shape[1] else moved
     inner = products(lines.astype(np.float32), lines.astype(np.float32)).astype(np.float64)
-    return float(np.trace(inner) ** 2 / (inner**2).sum())
+    return ratio(float(np.trace(inner) ** 2), float((inner**2).sum()), 1.0)
 
 
 def _directions_of_noise(moved: Wide, target: Grid) -> float:
-    """Count the directions of noise whose neighbours are as alike, in channels without relation."""
-    grid = moved.reshape(target.height, target.width, -1)
-    mean_square = float((moved**2).mean())
-    alike = 0.0  # sum of the squared correlations of a cell with all others
-    for down, across in product(range(_REACH + 1), range(-_REACH, _REACH + 1)):
-        if (down, across) <= (0, 0) or down >= target.height or abs(across) >= target.width:
-            continue
-        last = target.width - abs(across)
-        upper = grid[: target.height - down, max(-across, 0) :][:, :last]
-        lower = grid[down:, max(across, 0) :][:, :last]
-        correlation = float((upper * lower).mean()) / mean_square
-        by_chance = 1 / lower.size
-        alike += 2 * max(correlation**2 - by_chance, 0.0) * lower[..., 0].size
+    """Count the directions of noise whose cells are as alike, in channels without relation."""
     cells, channels = moved.shape
-    return float(1 / ((1 + alike / cells) / cells + 1 / channels))
+    height, width = target.height, target.width
+    # Correlations of all cells that are so many rows and columns apart, from their spectrum.
+    grid = np.fft.rfft2(moved.reshape(height, width, -1), s=(2 * height, 2 * width), axes=(0, 1))
+    power = (np.abs(grid) ** 2).sum(axis=-1)
+    sums = np.fft.irfft2(power, s=(2 * height, 2 * width))
+    pairs = np.outer(_pairs(height), _pairs(width))
+    terms = np.maximum(channels * pairs, 1)
+    correlations = ratio(1.0, float((moved**2).mean())) * sums / terms
+    by_chance = np.where(pairs == cells, 0.0, 1 / terms)
+    alike = float((pairs * np.maximum(correlations**2 - by_chance, 0.0)).sum())
+    return float(1 / (alike / cells**2 + 1 / channels))
+
+
+def _pairs(length: int) -> Wide:
+    """Count the pairs of lines that are 0, 1, … apart, in the order of a spectrum."""
+    apart = np.arange(2 * length, dtype=np.float64)
+    return np.asarray(np.maximum(length - np.minimum(apart, 2 * length - apart), 0.0))

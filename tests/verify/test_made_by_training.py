@@ -93,17 +93,18 @@ def test_damage_is_found_below_as_much_training(key: str, how: str) -> None:
     assert worst(found.checks) is Level.FAIL, found.checks
 
 
-def test_what_training_does_is_told_by_five_figures() -> None:
-    assert Movement(0.8, 0.0, 2.4, 0.2, 0.7).is_training
-    assert Movement(4.0, 0.0, 2.4, 0.2, 0.7).is_training
+def test_what_training_does_is_told_by_six_figures() -> None:
+    assert Movement(0.8, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
+    assert Movement(4.0, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
     for other in (
-        Movement(6.0, 0.0, 2.4, 0.2, 0.7),  # nothing is left of the positions
-        Movement(4.5, -0.1, 2.4, 0.2, 0.7),  # half of them
-        Movement(0.8, -0.4, 2.4, 0.2, 0.7),  # positions were taken away
-        Movement(0.8, 0.6, 2.4, 0.2, 0.7),  # they were scaled
-        Movement(0.8, 0.0, 3.1, 0.2, 0.7),  # the tails of noise
-        Movement(0.8, 0.0, 2.4, 1.5, 0.7),  # only some channels or cells
-        Movement(0.8, 0.0, 2.4, 0.2, 1.0),  # as many directions as noise
+        Movement(6.0, 0.0, 2.4, 0.2, 0.7, 0.1),  # nothing is left of the positions
+        Movement(4.5, -0.1, 2.4, 0.2, 0.7, 0.1),  # half of them
+        Movement(0.8, -0.4, 2.4, 0.2, 0.7, 0.1),  # positions were taken away
+        Movement(0.8, 0.6, 2.4, 0.2, 0.7, 0.1),  # they were scaled
+        Movement(0.8, 0.0, 3.1, 0.2, 0.7, 0.1),  # the tails of noise
+        Movement(0.8, 0.0, 2.4, 1.5, 0.7, 0.1),  # only some channels or cells
+        Movement(0.8, 0.0, 2.4, 0.2, 1.0, 0.1),  # as many directions as noise
+        Movement(0.8, 0.0, 2.4, 0.2, 0.7, 0.8),  # all cells alike
     ):
         assert not other.is_training
 
@@ -121,6 +122,16 @@ def test_the_figures_of_plain_noise_are_those_of_noise() -> None:
     assert found.tails == pytest.approx(3.0, abs=0.2)
     assert found.directions == pytest.approx(1.0, abs=0.05)
     assert found.moved > same.moved
+
+
+@pytest.mark.parametrize("how", ["sines added", "a deviation added to all", "a constant added"])
+@pytest.mark.parametrize(
+    ("name", "target"), [("pulse_mean_18x18", (27, 25)), ("pulse_spread_9x9", (14, 13))]
+)
+def test_what_is_added_to_all_cells_is_no_training(name: str, target: Shape, how: str) -> None:
+    known = TABLES[name]
+    found = explain(step_for(known, target), known.rows, made(known, target, how)[1])
+    assert worst(found.checks) is Level.FAIL, found.checks
 
 
 @pytest.mark.parametrize("smooth", [1, 2, 3])
