@@ -41,9 +41,8 @@ _RESEMBLED = 0.2  # … and at which it is likely
 # precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 _COARSE = 0.1  # eight bits
-_BY_CHANCE = (
-    0.96  # of the honest distance: so near may a mistake come to a table that was trained on
-)
+# Of the honest distance: so near may a mistake come to a table that was trained on.
+_BY_CHANCE = 0.96
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 

@@ -1,7 +1,7 @@
 """Were the channels of an honest resize mixed with each other, as by whitening or a rotation?
 
 Then every channel is a weighted sum of the honest channels. With more cells than channels that is
-no coincidence, and the weights follow from the values.
+no coincidence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from resize_pos.quality.measures.sampling import Wide, ratio, size, spread
 from resize_pos.verify.made_by_parts import Finding
 
 _MORE_CELLS = 1.25  # times the channels, in both grids: fewer are sums of channels by chance
-_ROWS = 2.0  # times the channels: so many cells are enough to find the weights
 _CHANNELS = 24  # that are explained
 _RELATED = 0.3  # cosine with an honest result: another table has less
 _EXACT = 2e-3  # of the variation: what the weights may leave
@@ -26,7 +25,7 @@ def find_mixed(table: Wide, results: Sequence[Wide], lengths: Wide) -> Finding |
     cells, channels = table.shape
     if min(cells, len(lengths)) < _MORE_CELLS * channels:
         return None
-    rows = spread(cells, int(_ROWS * channels))
+    rows = spread(cells, int(_MORE_CELLS * channels))  # that many tell as much as all
     some = spread(channels, _CHANNELS)
     mine = _centred(table[rows])[:, some]
     for result in results:
@@ -38,8 +37,8 @@ def find_mixed(table: Wide, results: Sequence[Wide], lengths: Wide) -> Finding |
         # Smooth functions explain any other table that is as smooth.
         if ratio(float((mine * own).sum()), size(mine) * size(own)) < _RELATED:
             continue
-        weights = np.linalg.lstsq(honest, mine, rcond=None)[0]
-        if ratio(size(mine - honest @ weights), size(mine), 1.0) <= _EXACT:
+        sums = np.linalg.qr(honest)[0]
+        if ratio(size(mine - sums @ (sums.T @ mine)), size(mine), 1.0) <= _EXACT:
             words = "every channel is a sum of several channels of an honest resize"
             return Finding("channels mixed", f"{words}: whitened or turned")
     return None
