@@ -13,7 +13,9 @@ import numpy as np
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread
 from resize_pos.verify.made_by_parts import Finding
 
-_MORE_CELLS = 1.25  # times the channels, in both grids: fewer are sums of channels by chance
+# Cells of both grids: times the channels, and beyond their number. Fewer are sums by chance.
+_MORE_CELLS, _MORE_THAN_CHANNELS = 1.25, 16
+_ROWS = 256  # that are enough, if they are as many more than the channels
 _CHANNELS = 24  # that are explained
 _RELATED = 0.3  # cosine with an honest result: another table has less
 _EXACT = 2e-3  # of the variation: what the weights may leave
@@ -23,9 +25,10 @@ _OTHER = 0.05  # … and what a factor for each channel must leave: some methods
 def find_mixed(table: Wide, results: Sequence[Wide], lengths: Wide) -> Finding | None:
     """Explain channels by those of honest results; `lengths`: one number for each source cell."""
     cells, channels = table.shape
-    if min(cells, len(lengths)) < _MORE_CELLS * channels:
+    least = max(int(_MORE_CELLS * channels), channels + _MORE_THAN_CHANNELS)
+    if min(cells, len(lengths)) < least:
         return None
-    rows = spread(cells, int(_MORE_CELLS * channels))  # that many tell as much as all
+    rows = spread(cells, max(least, _ROWS))
     some = spread(channels, _CHANNELS)
     mine = _centred(table[rows])[:, some]
     for result in results:

@@ -71,6 +71,15 @@ def test_with_fewer_cells_than_channels_a_mixture_says_nothing() -> None:
     assert find_mixed(cells + 0.5 * other, [cells], np.ones(25)) is None
 
 
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_few_channels_are_no_sums_of_others(channels: int) -> None:
+    """As many rows as channels explain everything; a relative table has few heads."""
+    random = np.random.default_rng(7)
+    honest = np.cumsum(random.normal(size=(13 * 11, channels)), axis=0)
+    other = honest + 0.1 * np.cumsum(random.normal(size=honest.shape), axis=0)
+    assert find_mixed(other, [honest], np.ones(9 * 7)) is None
+
+
 @pytest.mark.parametrize("target", [(27, 25), (11, 10)])
 def test_cells_of_one_length_fail_by_name(target: Shape) -> None:
     known = TABLES[PULSE]
