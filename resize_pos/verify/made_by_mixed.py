@@ -18,6 +18,7 @@ _MORE_CELLS, _MORE_THAN_CHANNELS = 1.25, 16
 _ROWS = 256  # that are enough, if they are as many more than the channels
 _CHANNELS = 24  # that are explained
 _RELATED = 0.3  # cosine with an honest result: another table has less
+_INDEPENDENT = 1e-5  # of the largest channel: what each must have beside those before it
 _EXACT = 2e-3  # of the variation: what the weights may leave
 # … and what a factor for each channel must leave: some methods restore deviations, others round.
 _OTHER = 0.15
@@ -41,7 +42,10 @@ def find_mixed(table: Wide, results: Sequence[Wide], lengths: Wide) -> Finding |
         # Smooth functions explain any other table that is as smooth.
         if ratio(float((mine * own).sum()), size(mine) * size(own)) < _RELATED:
             continue
-        sums = np.linalg.qr(honest)[0]
+        sums, triangle = np.linalg.qr(honest)
+        sizes = np.abs(np.diag(triangle))
+        if sizes.min() < _INDEPENDENT * sizes.max():
+            continue  # sums of dependent channels would include directions that are not theirs
         if ratio(size(mine - sums @ (sums.T @ mine)), size(mine), 1.0) <= _EXACT:
             words = "every channel is a sum of several channels of an honest resize"
             return Finding("channels mixed", f"{words}: whitened or turned")
