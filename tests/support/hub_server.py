@@ -99,10 +99,10 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             part = data[: len(data) // 2] if cut else data
+            with self.server.lock:  # before the answer: its reader may compare at once
+                self.server.sent += len(part)
             with contextlib.suppress(OSError):
                 self.wfile.write(part)
-            with self.server.lock:
-                self.server.sent += len(part)
 
     def send_range(self, data: bytes, headers: dict[str, str], cut: bool = False) -> None:
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))

@@ -83,10 +83,10 @@ class RangeHandler(BaseHTTPRequestHandler):
         self.end_headers()
         if cut:
             part = part[: len(part) // 2]
+        with self.server.lock:  # before the answer: its reader may compare at once
+            self.server.sent += len(part)
         with contextlib.suppress(OSError):
             self.wfile.write(part)
-        with self.server.lock:
-            self.server.sent += len(part)
         if cut:
             self.close_connection = True
 
