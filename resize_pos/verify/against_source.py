@@ -27,7 +27,7 @@ from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Step, stored_grid
 from resize_pos.quality.checks import Check, Level, worst
-from resize_pos.quality.measures.catalogue import Peer
+from resize_pos.quality.measures.catalogue import Measured, Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.quality.table_health import Health, examine
@@ -36,6 +36,7 @@ from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
     diagnose,
+    find_noise,
     find_training,
     fitted_kernel,
     match_conventions,
@@ -254,20 +255,7 @@ def explain(
         if method is not None:
             checks = (Check("origin", Level.OK, f"made by {method}"), *_proven(checks))
         else:
-            error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
-            checks = allow_training(checks, error, measured)
-            fitted = fitted_kernel(pair) if stretchable else Fitted.UNKNOWN
-            level = worst(of_table(checks))
-            found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
-            moved = None
-            if fitted is Fitted.HONEST and found is None:
-                checks = _proven(checks)
-            elif stretchable and found is None and level is not Level.OK and in_place(measured):
-                moved = find_training(pair, error)
-                if moved is not None:
-                    checks = allow_training(_proven(checks), error, measured, certain=True)
-            doubt = origin_in_doubt(matches, found, health, checks, measured, error, fitted, moved)
-            checks = (*doubt, *checks)
+            checks, found = _unmatched(pair, matches, health, measured, checks, stretchable)
     elif made_by is not None:
         words = f"made by {made_by} (differs by {made_by.error:.0e})"
         checks = (Check("origin", Level.OK, words), *_proven(checks))
@@ -276,6 +264,34 @@ def explain(
             found = _find_mistake(pair, origin.check.level)
         checks = offset_checks(origin, found, checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
+
+
+def _unmatched(
+    pair: Pair,
+    matches: tuple[ConventionMatch, ...],
+    health: Health,
+    measured: Measured,
+    checks: tuple[Check, ...],
+    stretchable: bool,
+) -> tuple[tuple[Check, ...], Diagnosis | None]:
+    """Explain a table that no known method makes: a mistake, training, noise or another kernel."""
+    error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
+    checks = allow_training(checks, error, measured)
+    fit = fitted_kernel(pair) if stretchable else None
+    fitted = Fitted.UNKNOWN if fit is None else fit.kind
+    level = worst(of_table(checks))
+    found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
+    moved = None
+    if fitted is Fitted.HONEST and found is None:
+        checks = _proven(checks)
+    elif stretchable and found is None and level is not Level.OK and in_place(measured):
+        moved = find_training(pair, error)
+        if moved is not None:
+            checks = allow_training(_proven(checks), error, measured, certain=True)
+    if found is None and moved is None and fit is not None and fitted is Fitted.UNKNOWN:
+        found = find_noise(pair, fit)
+    doubt = origin_in_doubt(matches, found, health, checks, measured, error, fitted, moved)
+    return (*doubt, *checks), found
 
 
 def _find_mistake(

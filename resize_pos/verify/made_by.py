@@ -23,13 +23,13 @@ from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.made_by_copied import find_block, find_kept_rows, find_old_cells
-from resize_pos.verify.made_by_fitted import Fitted, fit_kernel
+from resize_pos.verify.made_by_fitted import Fit, Fitted, fit_kernel
 from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
 from resize_pos.verify.made_by_proper import recognise
-from resize_pos.verify.made_by_training import Movement, movement
+from resize_pos.verify.made_by_training import Movement, movement, unexplained
 from resize_pos.verify.made_by_turned import flat, resamplings, turned
 from resize_pos.verify.made_by_window import find_window
 from resize_pos.verify.pair import Pair
@@ -101,10 +101,10 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
 
 
-def fitted_kernel(pair: Pair) -> Fitted:
+def fitted_kernel(pair: Pair) -> Fit | None:
     """Find the kernel that makes the table, whether it is listed or not."""
     if not pair.is_single:
-        return Fitted.UNKNOWN
+        return None
     return fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
 
 
@@ -167,6 +167,15 @@ def find_training(pair: Pair, error: float) -> Movement | None:
         return None
     mistake = _nearest_mistake(pair)
     return None if mistake is not None and mistake.error < _BY_CHANCE * error else found
+
+
+def find_noise(pair: Pair, fit: Fit) -> Diagnosis | None:
+    """Say how much noise was added to what the fitted kernel makes; None if it is no noise."""
+    rest = unexplained(pair.whole_grid, pair.whole_after, fit.rest, pair.target)
+    if rest is None or not rest.is_noise:
+        return None
+    words = f"values were added that no cell shares, {rest.moved:.1f} times as large as positions"
+    return Diagnosis("noisy", f"{words} differ", 0.0, True)
 
 
 def _certain(found: Finding | None) -> Diagnosis | None:

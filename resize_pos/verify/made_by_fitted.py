@@ -55,7 +55,15 @@ class Fitted(Enum):
     DISPLACED = "a mean around other places"
 
 
-def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fitted:
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """The kernel that comes nearest to a table, and what it leaves."""
+
+    kind: Fitted
+    rest: Wide  # the table (cells × channels) without what the kernel makes of the source
+
+
+def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fit:
     """Find the kernel that made rows (cells × channels) of a grid (1, h, w, channels)."""
     cells = rows.reshape(target.height, target.width, -1)
     down, across = _nearest(source, rows, target)
@@ -70,8 +78,13 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fitted:
             break
         last = error
     usual = size(cells) / np.sqrt(target.cells)
-    if error > _NEAR or float(np.sqrt((apart**2).sum(axis=-1)).max()) > _NEAR_EACH * usual:
-        return Fitted.UNKNOWN
+    near = error <= _NEAR and float(np.sqrt((apart**2).sum(axis=-1)).max()) <= _NEAR_EACH * usual
+    kind = _kind(down, across, error) if near else Fitted.UNKNOWN
+    return Fit(kind, apart.reshape(rows.shape))
+
+
+def _kind(down: Wide, across: Wide, error: float) -> Fitted:
+    """Look at the matrices that explain a table."""
     axes = [_Axis.of(weights) for weights in (down, across)]
     in_place = all(axis.in_place for axis in axes)
     if in_place and all(axis.reach <= axis.most for axis in axes):

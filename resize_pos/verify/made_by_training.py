@@ -26,6 +26,9 @@ _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
 _SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
+# Noise: how large (beyond that, nothing else is left), its directions and its tails. Training has
+# 0.88 of the directions at most, and rounding to a few values has tails of 2.5 at most.
+_NOISE, _FILLED, _NOISY_TAILS = (0.33, 3.0), 0.92, 2.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,12 @@ class Movement:
             and self.shared <= _SHARED
         )
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether the cells and channels moved without any relation to each other."""
+        filled = self.directions >= _FILLED and self.tails >= _NOISY_TAILS
+        return filled and _NOISE[0] <= self.moved <= _NOISE[1]
+
 
 def movement(source: Wide, rows: Wide, target: Grid) -> Movement | None:
     """Compare the rows of a table with an honest resize of a (1, h, w, channels) grid."""
@@ -65,7 +74,23 @@ def movement(source: Wide, rows: Wide, target: Grid) -> Movement | None:
     kernel = best_kernel(source, rows.reshape(1, target.height, target.width, -1))
     source, rows = (some_channels(values, _CHANNELS) for values in (source, rows))
     honest = proper.resized(source, target, kernel).reshape(rows.shape)
-    positions, moved = honest - source.mean(axis=(1, 2)), rows - honest
+    return _described(rows - honest, honest - source.mean(axis=(1, 2)), target)
+
+
+def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement | None:
+    """Look at what no kernel explains of the rows of a table: the rest, by the fitted one."""
+    if min(len(rows), source.shape[1] * source.shape[2]) < _CELLS:
+        return None
+    source, rows, rest = (some_channels(values, _CHANNELS) for values in (source, rows, rest))
+    made = rows - rest
+    # Each cell may have a length of its own: norms can be restored.
+    lengths = np.einsum("nd,nd->n", made, made)
+    factors = np.einsum("nd,nd->n", rows, made) / np.where(lengths > 0, lengths, 1.0)
+    return _described(rows - factors[:, None] * made, made - source.mean(axis=(1, 2)), target)
+
+
+def _described(moved: Wide, positions: Wide, target: Grid) -> Movement | None:
+    """Describe how the cells of a table (cells × channels) moved."""
     mine, theirs = size(moved), size(positions)
     if not mine or not theirs:
         return None

@@ -76,7 +76,7 @@ def made(known: Known, target: Shape, axis: Axis) -> NDArray[np.float32]:
 def fits(known: Known, target: Shape, table: NDArray[np.float32]) -> bool:
     grid = known.rows[known.prefix :].reshape(1, *known.grid, -1).astype(np.float64)
     made = fit_kernel(grid, table[known.prefix :].astype(np.float64), Grid(*target))
-    return made is Fitted.HONEST
+    return made.kind is Fitted.HONEST
 
 
 def verified(known: Known, target: Shape, table: NDArray[np.float32]) -> TableVerification:
