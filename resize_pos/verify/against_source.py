@@ -36,18 +36,26 @@ from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
     diagnose,
+    find_doubt,
     find_noise,
     find_training,
     fitted_kernel,
     match_conventions,
     matched_frames,
     recognise_proper,
+    rest_of,
 )
 from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_offsets import origin_of
-from resize_pos.verify.origin import allow_training, of_table, offset_checks, origin_in_doubt
+from resize_pos.verify.origin import (
+    Explanation,
+    allow_training,
+    of_table,
+    offset_checks,
+    origin_in_doubt,
+)
 from resize_pos.verify.output_plan import plan_between
 from resize_pos.verify.pair import Pair, make_pair
 from resize_pos.verify.scaled_queries import find_scaled
@@ -288,10 +296,14 @@ def _unmatched(
         moved = find_training(pair, error)
         if moved is not None:
             checks = allow_training(_proven(checks), error, measured, certain=True)
+    doubt = None
     if found is None and moved is None and fit is not None and fitted is Fitted.UNKNOWN:
-        found = find_noise(pair, fit)
-    doubt = origin_in_doubt(matches, found, health, checks, measured, error, fitted, moved)
-    return (*doubt, *checks), found
+        rest = rest_of(pair, fit)
+        if rest is not None:
+            found, doubt = find_noise(rest), find_doubt(rest, fit)
+    made = Explanation(found, fitted, moved, doubt)
+    origin = origin_in_doubt(matches, made, health, checks, measured, error)
+    return (*origin, *checks), found
 
 
 def _find_mistake(

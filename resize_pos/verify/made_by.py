@@ -43,6 +43,9 @@ _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5
 _COARSE = 0.1  # eight bits
 # Of the honest distance: so near may a mistake come to a table that was trained on.
 _BY_CHANCE = 0.96
+# Of tables with few cells, what hard training leaves at most (0.4), and how far it moves cells away
+# from their places (1.8), relative to what rules of coordinates do.
+_LEFT_OVER, _AWAY = 0.41, 2.0
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 
@@ -139,9 +142,11 @@ def diagnose(
         return Diagnosis(window.name, window.detail, window.error, True)
     if best is not None and (best.error > _RESEMBLED or best.error > 0.5 * honest):
         best = None
+    if fitted is Fitted.DISPLACED and (best is None or not best.certain):
+        best = _certain(_DISPLACED)
     moved = (_moved(pair) if trained else None) or _mapped(pair)
     if moved is None or best is None or best.name == "scaled":
-        return moved or best or _certain(_DISPLACED if fitted is Fitted.DISPLACED else None)
+        return moved or best
     return replace(best, certain=True)
 
 
@@ -169,13 +174,26 @@ def find_training(pair: Pair, error: float) -> Movement | None:
     return None if mistake is not None and mistake.error < _BY_CHANCE * error else found
 
 
-def find_noise(pair: Pair, fit: Fit) -> Diagnosis | None:
+def rest_of(pair: Pair, fit: Fit) -> Movement | None:
+    """Describe what the fitted kernel does not explain."""
+    return unexplained(pair.whole_grid, pair.whole_after, fit.rest, pair.target)
+
+
+def find_noise(rest: Movement) -> Diagnosis | None:
     """Say how much noise was added to what the fitted kernel makes; None if it is no noise."""
-    rest = unexplained(pair.whole_grid, pair.whole_after, fit.rest, pair.target)
-    if rest is None or not rest.is_noise:
+    if not rest.is_noise:
         return None
     words = f"values were added that no cell shares, {rest.moved:.1f} times as large as positions"
     return Diagnosis("noisy", f"{words} differ", 0.0, True)
+
+
+def find_doubt(rest: Movement, fit: Fit) -> str | None:
+    """Say why a table with few cells is no plain resize; None where nothing speaks against it."""
+    if not rest.is_small:
+        return None
+    if rest.moved >= _LEFT_OVER:
+        return f"{rest.moved:.0%} of how much its positions differ comes from no cell of the source"
+    return "Its cells come from other places than their own" if fit.away >= _AWAY else None
 
 
 def _certain(found: Finding | None) -> Diagnosis | None:

@@ -61,6 +61,7 @@ class Fit:
 
     kind: Fitted
     rest: Wide  # the table (cells × channels) without what the kernel makes of the source
+    away: float  # how far its weights are from their places; beyond 1, farther than by any rule
 
 
 def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fit:
@@ -79,13 +80,13 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fit:
         last = error
     usual = size(cells) / np.sqrt(target.cells)
     near = error <= _NEAR and float(np.sqrt((apart**2).sum(axis=-1)).max()) <= _NEAR_EACH * usual
-    kind = _kind(down, across, error) if near else Fitted.UNKNOWN
-    return Fit(kind, apart.reshape(rows.shape))
-
-
-def _kind(down: Wide, across: Wide, error: float) -> Fitted:
-    """Look at the matrices that explain a table."""
     axes = [_Axis.of(weights) for weights in (down, across)]
+    kind = _kind(axes, error) if near else Fitted.UNKNOWN
+    return Fit(kind, apart.reshape(rows.shape), max(axis.away for axis in axes))
+
+
+def _kind(axes: list[_Axis], error: float) -> Fitted:
+    """Look at the matrices that explain a table."""
     in_place = all(axis.in_place for axis in axes)
     if in_place and all(axis.reach <= axis.most for axis in axes):
         return Fitted.HONEST
@@ -137,7 +138,8 @@ class _Axis:
     """What the weights of one axis do."""
 
     in_place: bool  # every new line is a weighted mean around its place
-    elsewhere: bool  # … around another place, farther away than by any rule of coordinates
+    away: float  # how far from it, ÷ the most by any rule of coordinates
+    elsewhere: bool  # … so far away that it is another place
     blurred: bool  # the weights reach farther than those of a kernel, on a few lines
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
@@ -154,12 +156,14 @@ class _Axis:
         usual = _USUALLY_APART if lines >= _FEW_LINES and reach > _INVERSE else _MORE_APART
         far = [np.abs(middle - rule) / pace / strict for rule, strict in _places(old, new)]
         near = any(each.mean() <= usual and each.max() <= _APART for each in far)
-        there = any(each.mean() <= _ELSEWHERE[0] and each.max() <= _ELSEWHERE[1] for each in far)
+        usually, most_away = _ELSEWHERE
+        away = min(max(float(e.mean()) / usually, float(e.max()) / most_away) for e in far)
         picked = float(weights.max(axis=1).min()) > _PICKED
         sizes = float(np.abs(weights).sum(axis=1).max())
         return cls(
             in_place=near and sizes <= _LARGEST_SUM and reach >= _SHORTEST,
-            elsewhere=not there and not picked and sizes <= _PLAIN_SUM,
+            away=away,
+            elsewhere=away > 1 and not picked and sizes <= _PLAIN_SUM,
             blurred=reach > most and lines <= _FEW_LINES and sizes <= _MEAN_SUM,
             reach=reach,
             most=most,

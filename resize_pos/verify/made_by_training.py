@@ -17,7 +17,7 @@ from resize_pos.quality.measures.likeness import best_kernel
 from resize_pos.quality.measures.sampling import Wide, products, ratio, size, some_channels
 
 _CHANNELS = 128  # that are compared
-_CELLS = 16  # of both grids: fewer are too few to tell
+_CELLS, _FEWEST_CELLS = 16, 9  # of both grids: too few to tell training, or to tell anything
 _MOST_MOVED = 5.0  # times how much positions differ; beyond it, too little is left to be seen
 # Cosine of the movement and the positions: training may strengthen them, damage takes them away.
 _RELATED = (-0.12, 0.3)
@@ -26,21 +26,27 @@ _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
 _SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
-# Noise: how large (beyond that, nothing else is left), its directions and its tails. Training has
-# 0.88 of the directions at most, and rounding to a few values has tails of 2.5 at most.
-_NOISE, _FILLED, _NOISY_TAILS = (0.33, 3.0), 0.92, 2.7
+# Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
+_NOISE, _FILLED = (0.33, 3.0), 0.92
+_VALUES = 256  # as many as eight bits have: what is left of such a table is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Movement:
     """How a table differs from the honest resize that it resembles most."""
 
+    cells: int  # of the smaller grid
     moved: float  # ÷ how much positions differ
     related: float
     tails: float
     uneven: float
     directions: float
     shared: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there are too few cells to tell training from noise."""
+        return self.cells < _CELLS
 
     @property
     def left(self) -> float:
@@ -51,7 +57,8 @@ class Movement:
     def is_training(self) -> bool:
         """Whether an optimiser moves values in this way, and noise does not."""
         return (
-            self.moved <= _MOST_MOVED
+            not self.is_small
+            and self.moved <= _MOST_MOVED
             and _RELATED[0] <= self.related <= _RELATED[1]
             and self.left >= _LEFT
             and self.tails <= _TAILS
@@ -63,39 +70,45 @@ class Movement:
     @property
     def is_noise(self) -> bool:
         """Whether the cells and channels moved without any relation to each other."""
-        filled = self.directions >= _FILLED and self.tails >= _NOISY_TAILS
+        filled = self.directions >= _FILLED and not self.is_small
         return filled and _NOISE[0] <= self.moved <= _NOISE[1]
 
 
 def movement(source: Wide, rows: Wide, target: Grid) -> Movement | None:
     """Compare the rows of a table with an honest resize of a (1, h, w, channels) grid."""
-    if min(len(rows), source.shape[1] * source.shape[2]) < _CELLS:
+    cells = min(len(rows), source.shape[1] * source.shape[2])
+    if cells < _FEWEST_CELLS:
         return None
     kernel = best_kernel(source, rows.reshape(1, target.height, target.width, -1))
     source, rows = (some_channels(values, _CHANNELS) for values in (source, rows))
     honest = proper.resized(source, target, kernel).reshape(rows.shape)
-    return _described(rows - honest, honest - source.mean(axis=(1, 2)), target)
+    return _described(rows - honest, honest - source.mean(axis=(1, 2)), target, cells)
 
 
 def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement | None:
     """Look at what no kernel explains of the rows of a table: the rest, by the fitted one."""
-    if min(len(rows), source.shape[1] * source.shape[2]) < _CELLS:
+    cells = min(len(rows), source.shape[1] * source.shape[2])
+    if cells < _FEWEST_CELLS:
         return None
     source, rows, rest = (some_channels(values, _CHANNELS) for values in (source, rows, rest))
+    if len(np.unique(rows)) <= _VALUES:
+        return None
     made = rows - rest
     # Each cell may have a length of its own: norms can be restored.
     lengths = np.einsum("nd,nd->n", made, made)
     factors = np.einsum("nd,nd->n", rows, made) / np.where(lengths > 0, lengths, 1.0)
-    return _described(rows - factors[:, None] * made, made - source.mean(axis=(1, 2)), target)
+    rest = rows - factors[:, None] * made
+    return _described(rest, made - source.mean(axis=(1, 2)), target, cells)
 
 
-def _described(moved: Wide, positions: Wide, target: Grid) -> Movement | None:
+def _described(moved: Wide, positions: Wide, target: Grid, cells: int) -> Movement | None:
     """Describe how the cells of a table (cells × channels) moved."""
     mine, theirs = size(moved), size(positions)
     if not mine or not theirs:
         return None
     squares, varying = moved**2, moved - moved.mean(axis=0)
     return Movement(
+        cells=cells,
         moved=mine / theirs,
         related=float(np.einsum("nd,nd->", moved, positions)) / (mine * theirs),
         tails=float((squares**2).mean() / squares.mean() ** 2),

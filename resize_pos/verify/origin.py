@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
@@ -28,6 +29,16 @@ _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
 _ANOTHER = "made by another honest method"
 _OF_SOURCE = frozenset({"window", "source"})  # checks that say nothing about how a table was made
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is known of how a table was made that matches no convention."""
+
+    found: Diagnosis | None
+    fitted: Fitted  # the kernel that makes it of the source
+    moved: Movement | None  # how far training moved it
+    doubt: str | None  # what speaks against a plain resize, on few cells
 
 
 def allow_training(
@@ -72,32 +83,27 @@ def offset_checks(
 
 def origin_in_doubt(
     matches: tuple[ConventionMatch, ...],
-    found: Diagnosis | None,
+    made: Explanation,
     health: Health,
     checks: tuple[Check, ...],
     measured: Measured,
     error: float,
-    fitted: Fitted,
-    moved: Movement | None,
 ) -> Iterator[Check]:
-    """Explain a table that matches no convention; `error` as above.
-
-    `fitted`: the kernel that makes it of the source. `moved`: how far training moved it.
-    """
-    checks = of_table(checks)
+    """Explain a table that matches no convention; `error` as above."""
+    checks, found, moved = of_table(checks), made.found, made.moved
     near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
     if found is not None:
         verb = "it is" if found.certain else "it looks"
         yield Check(
             "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
         )
-    elif fitted is Fitted.HONEST and matches[0].error > NEARLY:
+    elif made.fitted is Fitted.HONEST and matches[0].error > NEARLY:
         by = "It is made by another kernel: every cell is a mean of the source around its place"
         yield Check("origin", Level.OK, f"{near}. {by}")
     elif moved is not None:
         how = f"It is an honest resize that training moved {moved.moved:.1f} times as far as"
         yield Check("origin", worst(checks), f"{near}. {how} its positions differ")
-    elif fitted is Fitted.BLURRED:
+    elif made.fitted is Fitted.BLURRED:
         how = "It was blurred, or resized several times: its cells are means over too many others"
         yield Check("origin", Level.WARN, f"{near}. {how}")
     elif health.kind in _EMPTY or (health.kind in _DISORDERED and worst(checks) is not Level.OK):
@@ -106,6 +112,9 @@ def origin_in_doubt(
         }
         detail = words.get(health.kind, KIND_WORDS[health.kind])
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
+    elif made.doubt is not None and worst(checks) is Level.OK:
+        how = "On so few cells, damage and hard training look alike"
+        yield Check("origin", Level.WARN, f"{near}. {made.doubt}. {how}")
     else:
         # No library's convention, but perhaps an honest method: the structure checks decide.
         yield Check("origin", worst(checks), f"{near}{_guess(error, checks, measured)}")

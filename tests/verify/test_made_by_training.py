@@ -93,18 +93,19 @@ def test_damage_is_found_below_as_much_training(key: str, how: str) -> None:
     assert worst(found.checks) is Level.FAIL, found.checks
 
 
-def test_what_training_does_is_told_by_six_figures() -> None:
-    assert Movement(0.8, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
-    assert Movement(4.0, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
+def test_what_training_does_is_told_by_its_figures() -> None:
+    assert Movement(48, 0.8, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
+    assert Movement(48, 4.0, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
     for other in (
-        Movement(6.0, 0.0, 2.4, 0.2, 0.7, 0.1),  # nothing is left of the positions
-        Movement(4.5, -0.1, 2.4, 0.2, 0.7, 0.1),  # half of them
-        Movement(0.8, -0.4, 2.4, 0.2, 0.7, 0.1),  # positions were taken away
-        Movement(0.8, 0.6, 2.4, 0.2, 0.7, 0.1),  # they were scaled
-        Movement(0.8, 0.0, 3.1, 0.2, 0.7, 0.1),  # the tails of noise
-        Movement(0.8, 0.0, 2.4, 1.5, 0.7, 0.1),  # only some channels or cells
-        Movement(0.8, 0.0, 2.4, 0.2, 1.0, 0.1),  # as many directions as noise
-        Movement(0.8, 0.0, 2.4, 0.2, 0.7, 0.8),  # all cells alike
+        Movement(48, 6.0, 0.0, 2.4, 0.2, 0.7, 0.1),  # nothing is left of the positions
+        Movement(48, 4.5, -0.1, 2.4, 0.2, 0.7, 0.1),  # half of them
+        Movement(48, 0.8, -0.4, 2.4, 0.2, 0.7, 0.1),  # positions were taken away
+        Movement(48, 0.8, 0.6, 2.4, 0.2, 0.7, 0.1),  # they were scaled
+        Movement(48, 0.8, 0.0, 3.1, 0.2, 0.7, 0.1),  # the tails of noise
+        Movement(48, 0.8, 0.0, 2.4, 1.5, 0.7, 0.1),  # only some channels or cells
+        Movement(48, 0.8, 0.0, 2.4, 0.2, 1.0, 0.1),  # as many directions as noise
+        Movement(48, 0.8, 0.0, 2.4, 0.2, 0.7, 0.8),  # all cells alike
+        Movement(12, 0.8, 0.0, 2.4, 0.2, 0.7, 0.1),  # too few cells to tell
     ):
         assert not other.is_training
 
@@ -148,7 +149,7 @@ def test_smooth_noise_fills_the_directions_of_noise_that_is_as_smooth(smooth: in
 
 def test_few_cells_and_a_table_without_positions_tell_nothing() -> None:
     random = np.random.default_rng(2)
-    few = random.normal(size=(1, 3, 4, 16))
+    few = random.normal(size=(1, 2, 4, 16))
     assert movement(few, random.normal(size=(30, 16)), Grid(5, 6)) is None
     constant = np.ones((1, 5, 4, 16))
     assert movement(constant, random.normal(size=(30, 16)), Grid(5, 6)) is None
