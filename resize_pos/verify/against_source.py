@@ -50,7 +50,7 @@ from resize_pos.verify.made_by_length import find_recipe, is_close
 from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_offsets import origin_of
 from resize_pos.verify.origin import (
-    Explanation,
+    TableOrigin,
     allow_training,
     of_table,
     offset_checks,
@@ -301,7 +301,7 @@ def _unmatched(
         rest = rest_of(pair, fit)
         if rest is not None:
             found, doubt = find_noise(rest), find_doubt(rest, fit)
-    made = Explanation(found, fitted, moved, doubt)
+    made = TableOrigin(found, fitted, moved, doubt)
     origin = origin_in_doubt(matches, made, health, checks, measured, error)
     return (*origin, *checks), found
 

@@ -23,7 +23,7 @@ from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.made_by_copied import find_block, find_kept_rows, find_old_cells
-from resize_pos.verify.made_by_fitted import Fit, Fitted, fit_kernel
+from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel
 from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
@@ -104,7 +104,7 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
 
 
-def fitted_kernel(pair: Pair) -> Fit | None:
+def fitted_kernel(pair: Pair) -> KernelFit | None:
     """Find the kernel that makes the table, whether it is listed or not."""
     if not pair.is_single:
         return None
@@ -174,7 +174,7 @@ def find_training(pair: Pair, error: float) -> Movement | None:
     return None if mistake is not None and mistake.error < _BY_CHANCE * error else found
 
 
-def rest_of(pair: Pair, fit: Fit) -> Movement | None:
+def rest_of(pair: Pair, fit: KernelFit) -> Movement | None:
     """Describe what the fitted kernel does not explain."""
     return unexplained(pair.whole_grid, pair.whole_after, fit.rest, pair.target)
 
@@ -183,11 +183,11 @@ def find_noise(rest: Movement) -> Diagnosis | None:
     """Say how much noise was added to what the fitted kernel makes; None if it is no noise."""
     if not rest.is_noise:
         return None
-    words = f"values were added that no cell shares, {rest.moved:.1f} times as large as positions"
-    return Diagnosis("noisy", f"{words} differ", 0.0, True)
+    words = f"noise was added, {rest.moved:.1f} times as large as positions differ"
+    return Diagnosis("noisy", words, 0.0, True)
 
 
-def find_doubt(rest: Movement, fit: Fit) -> str | None:
+def find_doubt(rest: Movement, fit: KernelFit) -> str | None:
     """Say why a table with few cells is no plain resize; None where nothing speaks against it."""
     if not rest.is_small:
         return None

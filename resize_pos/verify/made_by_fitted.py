@@ -56,7 +56,7 @@ class Fitted(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class KernelFit:
     """The kernel that comes nearest to a table, and what it leaves."""
 
     kind: Fitted
@@ -64,7 +64,7 @@ class Fit:
     away: float  # how far its weights are from their places; beyond 1, farther than by any rule
 
 
-def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fit:
+def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
     """Find the kernel that made rows (cells × channels) of a grid (1, h, w, channels)."""
     cells = rows.reshape(target.height, target.width, -1)
     down, across = _nearest(source, rows, target)
@@ -82,7 +82,7 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> Fit:
     near = error <= _NEAR and float(np.sqrt((apart**2).sum(axis=-1)).max()) <= _NEAR_EACH * usual
     axes = [_Axis.of(weights) for weights in (down, across)]
     kind = _kind(axes, error) if near else Fitted.UNKNOWN
-    return Fit(kind, apart.reshape(rows.shape), max(axis.away for axis in axes))
+    return KernelFit(kind, apart.reshape(rows.shape), max(axis.away for axis in axes))
 
 
 def _kind(axes: list[_Axis], error: float) -> Fitted:

@@ -42,16 +42,12 @@ class Movement:
     uneven: float
     directions: float
     shared: float
+    left: float  # how much of the positions is still there
 
     @property
     def is_small(self) -> bool:
         """Whether there are too few cells to tell training from noise."""
         return self.cells < _CELLS
-
-    @property
-    def left(self) -> float:
-        """How much of the positions is still there."""
-        return 1 + self.related * self.moved
 
     @property
     def is_training(self) -> bool:
@@ -71,38 +67,42 @@ class Movement:
     def is_noise(self) -> bool:
         """Whether the cells and channels moved without any relation to each other."""
         filled = self.directions >= _FILLED and not self.is_small
-        return filled and _NOISE[0] <= self.moved <= _NOISE[1]
+        return filled and self.left >= _LEFT and _NOISE[0] <= self.moved <= _NOISE[1]
 
 
 def movement(source: Wide, rows: Wide, target: Grid) -> Movement | None:
     """Compare the rows of a table with an honest resize of a (1, h, w, channels) grid."""
-    cells = min(len(rows), source.shape[1] * source.shape[2])
-    if cells < _FEWEST_CELLS:
-        return None
-    kernel = best_kernel(source, rows.reshape(1, target.height, target.width, -1))
-    source, rows = (some_channels(values, _CHANNELS) for values in (source, rows))
-    honest = proper.resized(source, target, kernel).reshape(rows.shape)
-    return _described(rows - honest, honest - source.mean(axis=(1, 2)), target, cells)
+    honest = _honest(source, rows, target)
+    return _described(source, rows, honest, honest, target)
 
 
 def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement | None:
     """Look at what no kernel explains of the rows of a table: the rest, by the fitted one."""
+    some, rest = (some_channels(values, _CHANNELS) for values in (rows, rest))
+    if len(np.unique(some)) <= _VALUES:
+        return None
+    # Each cell may have a length of its own: norms can be restored.
+    made = some - rest
+    lengths = np.einsum("nd,nd->n", made, made)
+    factors = np.einsum("nd,nd->n", some, made) / np.where(lengths > 0, lengths, 1.0)
+    return _described(source, rows, factors[:, None] * made, _honest(source, rows, target), target)
+
+
+def _honest(source: Wide, rows: Wide, target: Grid) -> Wide:
+    """Resize some channels of a grid by the proper kernel that comes nearest to the rows."""
+    kernel = best_kernel(source, rows.reshape(1, target.height, target.width, -1))
+    some = some_channels(source, _CHANNELS)
+    return proper.resized(some, target, kernel).reshape(len(rows), -1)
+
+
+def _described(source: Wide, rows: Wide, made: Wide, honest: Wide, target: Grid) -> Movement | None:
+    """Describe how rows differ from what was made of the source; these two hold some channels."""
     cells = min(len(rows), source.shape[1] * source.shape[2])
     if cells < _FEWEST_CELLS:
         return None
-    source, rows, rest = (some_channels(values, _CHANNELS) for values in (source, rows, rest))
-    if len(np.unique(rows)) <= _VALUES:
-        return None
-    made = rows - rest
-    # Each cell may have a length of its own: norms can be restored.
-    lengths = np.einsum("nd,nd->n", made, made)
-    factors = np.einsum("nd,nd->n", rows, made) / np.where(lengths > 0, lengths, 1.0)
-    rest = rows - factors[:, None] * made
-    return _described(rest, made - source.mean(axis=(1, 2)), target, cells)
-
-
-def _described(moved: Wide, positions: Wide, target: Grid, cells: int) -> Movement | None:
-    """Describe how the cells of a table (cells × channels) moved."""
+    mean = some_channels(source, _CHANNELS).mean(axis=(1, 2))
+    table = some_channels(rows, _CHANNELS)
+    moved, positions, wanted = table - made, made - mean, honest - mean
     mine, theirs = size(moved), size(positions)
     if not mine or not theirs:
         return None
@@ -115,6 +115,7 @@ def _described(moved: Wide, positions: Wide, target: Grid, cells: int) -> Moveme
         uneven=max(_uneven(squares.mean(axis=0)), _uneven(squares.mean(axis=1))),
         directions=_directions(varying) / _directions_of_noise(varying, target),
         shared=1 - (size(varying) / mine) ** 2,
+        left=ratio(float(np.einsum("nd,nd->", table - mean, wanted)), size(wanted) ** 2),
     )
 
 

@@ -32,7 +32,7 @@ _OF_SOURCE = frozenset({"window", "source"})  # checks that say nothing about ho
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class TableOrigin:
     """What is known of how a table was made that matches no convention."""
 
     found: Diagnosis | None
@@ -83,7 +83,7 @@ def offset_checks(
 
 def origin_in_doubt(
     matches: tuple[ConventionMatch, ...],
-    made: Explanation,
+    made: TableOrigin,
     health: Health,
     checks: tuple[Check, ...],
     measured: Measured,

@@ -134,7 +134,7 @@ def test_one_factor_is_damage_unless_it_restores_the_norms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [("blurred", "It is blurred"), ("noise_twice", "Noise was added")]
+    ("how", "words"), [("blurred", "It is blurred"), ("noise_twice", "It is noisy")]
 )
 def test_blur_and_noise_are_told_apart(how: str, words: str) -> None:
     known = TABLES["vit_base_14x14"]

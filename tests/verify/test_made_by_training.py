@@ -94,18 +94,18 @@ def test_damage_is_found_below_as_much_training(key: str, how: str) -> None:
 
 
 def test_what_training_does_is_told_by_its_figures() -> None:
-    assert Movement(48, 0.8, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
-    assert Movement(48, 4.0, 0.0, 2.4, 0.2, 0.7, 0.1).is_training
+    assert Movement(48, 0.8, 0.0, 2.4, 0.2, 0.7, 0.1, 1.0).is_training
+    assert Movement(48, 4.0, 0.0, 2.4, 0.2, 0.7, 0.1, 1.0).is_training
     for other in (
-        Movement(48, 6.0, 0.0, 2.4, 0.2, 0.7, 0.1),  # nothing is left of the positions
-        Movement(48, 4.5, -0.1, 2.4, 0.2, 0.7, 0.1),  # half of them
-        Movement(48, 0.8, -0.4, 2.4, 0.2, 0.7, 0.1),  # positions were taken away
-        Movement(48, 0.8, 0.6, 2.4, 0.2, 0.7, 0.1),  # they were scaled
-        Movement(48, 0.8, 0.0, 3.1, 0.2, 0.7, 0.1),  # the tails of noise
-        Movement(48, 0.8, 0.0, 2.4, 1.5, 0.7, 0.1),  # only some channels or cells
-        Movement(48, 0.8, 0.0, 2.4, 0.2, 1.0, 0.1),  # as many directions as noise
-        Movement(48, 0.8, 0.0, 2.4, 0.2, 0.7, 0.8),  # all cells alike
-        Movement(12, 0.8, 0.0, 2.4, 0.2, 0.7, 0.1),  # too few cells to tell
+        Movement(48, 6.0, 0.0, 2.4, 0.2, 0.7, 0.1, 1.0),  # nothing is left of the positions
+        Movement(48, 4.5, -0.1, 2.4, 0.2, 0.7, 0.1, 0.55),  # half of them
+        Movement(48, 0.8, -0.4, 2.4, 0.2, 0.7, 0.1, 0.68),  # positions were taken away
+        Movement(48, 0.8, 0.6, 2.4, 0.2, 0.7, 0.1, 1.48),  # they were scaled
+        Movement(48, 0.8, 0.0, 3.1, 0.2, 0.7, 0.1, 1.0),  # the tails of noise
+        Movement(48, 0.8, 0.0, 2.4, 1.5, 0.7, 0.1, 1.0),  # only some channels or cells
+        Movement(48, 0.8, 0.0, 2.4, 0.2, 1.0, 0.1, 1.0),  # as many directions as noise
+        Movement(48, 0.8, 0.0, 2.4, 0.2, 0.7, 0.8, 1.0),  # all cells alike
+        Movement(12, 0.8, 0.0, 2.4, 0.2, 0.7, 0.1, 1.0),  # too few cells to tell
     ):
         assert not other.is_training
 
