@@ -15,7 +15,7 @@ from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_offsets import Origin
 from resize_pos.verify.made_by_training import Movement
 
-TRAINED = 0.35  # up to this distance to the nearest honest result, training explains it,
+TRAINED = 0.5  # up to this distance to the nearest honest result, training explains it,
 NEARLY = 0.01  # up to this distance to a convention, it is that one, and rounded or trained
 SMOOTH = 0.1  # if the similarity of neighbours fell by no more than this
 FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of the source is left
