@@ -183,7 +183,7 @@ def find_noise(rest: Movement) -> Diagnosis | None:
     """Say how much noise was added to what the fitted kernel makes; None if it is no noise."""
     if not rest.is_noise:
         return None
-    words = f"noise was added, {rest.moved:.1f} times as large as positions differ"
+    words = f"random values were added, {rest.moved:.1f} times as large as positions differ"
     return Diagnosis("noisy", words, 0.0, True)
 
 

@@ -66,7 +66,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "prefix_as_cell": ("prefix rows were taken for cells",),
     "prefix_dropped": ("prefix or suffix rows changed",),
     "off_by_one": ("shifted 1 cell",),
-    "noisy": ("Noise was added", "noise was added"),
+    "noisy": ("Noise was added", "It is noisy"),
     "shuffled": ("shuffled",),
 }
 
