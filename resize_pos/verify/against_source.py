@@ -36,6 +36,7 @@ from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
     diagnose,
+    find_changed_channels,
     find_doubt,
     find_noise,
     find_training,
@@ -265,8 +266,14 @@ def explain(
         else:
             checks, found = _unmatched(pair, matches, health, measured, checks, stretchable)
     elif made_by is not None:
-        words = f"made by {made_by} (differs by {made_by.error:.0e})"
-        checks = (Check("origin", Level.OK, words), *_proven(checks))
+        found = find_changed_channels(old, new, pair.target, made_by, after.dtype)
+        if found is None:
+            words = f"made by {made_by} (differs by {made_by.error:.0e})"
+            checks = (Check("origin", Level.OK, words), *_proven(checks))
+        else:
+            matches = (replace(made_by, exact=False), *matches[1:])
+            words = f"made by {made_by}, but {found.detail}"
+            checks = (Check("origin", Level.FAIL, words), *checks)
     elif origin is not None:
         if not origin.exact and not source_health.is_empty:
             found = _find_mistake(pair, origin.check.level)

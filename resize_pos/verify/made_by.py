@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resize_pos.core.axes import Unfolded
 from resize_pos.core.conventions import CONVENTIONS, DEFAULT, Method, Resampling
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
@@ -22,6 +23,7 @@ from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
+from resize_pos.verify.made_by_channels import in_words, strange_channels
 from resize_pos.verify.made_by_copied import find_block, find_kept_rows, find_old_cells
 from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel
 from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
@@ -102,6 +104,18 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
     """Name the honest method that made a table, if no library uses it for positions."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
     return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
+
+
+def find_changed_channels(
+    old: Unfolded, new: Unfolded, target: Grid, match: ConventionMatch, dtype: np.dtype[Any]
+) -> Diagnosis | None:
+    """Say which channels do not follow the convention that a sample of them follows."""
+    tolerance = _TOLERANCE.get(dtype.name, _COARSE)
+    strange = strange_channels(old, new, target, match.resampling, tolerance)
+    if not len(strange):
+        return None
+    words = f"{in_words(strange, old.grid.shape[-1])} are not what it makes of the source"
+    return Diagnosis("changed", words, 0.0, certain=True)
 
 
 def fitted_kernel(pair: Pair) -> KernelFit | None:
