@@ -114,8 +114,7 @@ def find_changed_channels(
     strange = strange_channels(old, new, target, match.resampling, tolerance)
     if not len(strange):
         return None
-    words = f"{in_words(strange, old.grid.shape[-1])} are not what it makes of the source"
-    return Diagnosis("changed", words, 0.0, certain=True)
+    return Diagnosis("changed", in_words(strange, old.grid.shape[-1]), 0.0, certain=True)
 
 
 def fitted_kernel(pair: Pair) -> KernelFit | None:

@@ -35,10 +35,11 @@ def strange_channels(
 
 
 def in_words(strange: NDArray[np.intp], channels: int) -> str:
-    """Say which channels are meant."""
+    """Say how many channels differ, and name the first ones."""
     names = ", ".join(str(index) for index in strange[:_MOST_NAMED])
-    more = f" and {len(strange) - _MOST_NAMED} more" if len(strange) > _MOST_NAMED else ""
-    return f"channels {names}{more} of {channels}"
+    more = " …" if len(strange) > _MOST_NAMED else ""
+    verb = "differs" if len(strange) == 1 else "differ"
+    return f"{len(strange)} of {channels} channels {verb} from that ({names}{more})"
 
 
 def _lengths(table: Wide) -> Wide:
