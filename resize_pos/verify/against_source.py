@@ -27,39 +27,26 @@ from resize_pos.core.request import Request
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Step, stored_grid
 from resize_pos.quality.checks import Check, Level, worst
-from resize_pos.quality.measures.catalogue import Measured, Peer
+from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.quality.table_health import Health, examine
-from resize_pos.quality.verdict import in_place, judge
+from resize_pos.quality.verdict import judge
 from resize_pos.verify.made_by import (
     ConventionMatch,
     Diagnosis,
-    diagnose,
     find_changed_channels,
-    find_doubt,
-    find_noise,
-    find_training,
-    fitted_kernel,
     match_conventions,
     matched_frames,
     recognise_proper,
-    rest_of,
 )
-from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_length import find_recipe, is_close
-from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_offsets import origin_of
-from resize_pos.verify.origin import (
-    TableOrigin,
-    allow_training,
-    of_table,
-    offset_checks,
-    origin_in_doubt,
-)
+from resize_pos.verify.origin import offset_checks
 from resize_pos.verify.output_plan import plan_between
-from resize_pos.verify.pair import Pair, make_pair
+from resize_pos.verify.pair import make_pair
 from resize_pos.verify.scaled_queries import find_scaled
+from resize_pos.verify.unmatched import explain_unmatched, find_mistake, recognised
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -260,65 +247,23 @@ def explain(
     )
     found = None
     if made_by is None and matches and not source_health.is_empty:
-        method = recognise_proper(pair, after.dtype)
+        method, found = recognise_proper(pair, after.dtype)
         if method is not None:
-            checks = (Check("origin", Level.OK, f"made by {method}"), *_proven(checks))
+            checks = recognised(method, found, checks)
         else:
-            checks, found = _unmatched(pair, matches, health, measured, checks, stretchable)
+            checks, found = explain_unmatched(pair, matches, health, measured, checks, stretchable)
     elif made_by is not None:
         found = find_changed_channels(old, new, pair.target, made_by, after.dtype)
         if found is None:
-            words = f"made by {made_by} (differs by {made_by.error:.0e})"
-            checks = (Check("origin", Level.OK, words), *_proven(checks))
+            checks = recognised(f"{made_by} (differs by {made_by.error:.0e})", None, checks)
         else:
             matches = (replace(made_by, exact=False), *matches[1:])
-            words = f"made by {made_by}, but {found.detail}"
-            checks = (Check("origin", Level.FAIL, words), *checks)
+            checks = recognised(str(made_by), found, checks)
     elif origin is not None:
         if not origin.exact and not source_health.is_empty:
-            found = _find_mistake(pair, origin.check.level)
+            found = find_mistake(pair, origin.check.level)
         checks = offset_checks(origin, found, checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
-
-
-def _unmatched(
-    pair: Pair,
-    matches: tuple[ConventionMatch, ...],
-    health: Health,
-    measured: Measured,
-    checks: tuple[Check, ...],
-    stretchable: bool,
-) -> tuple[tuple[Check, ...], Diagnosis | None]:
-    """Explain a table that no known method makes: a mistake, training, noise or another kernel."""
-    error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
-    checks = allow_training(checks, error, measured)
-    fit = fitted_kernel(pair) if stretchable else None
-    fitted = Fitted.UNKNOWN if fit is None else fit.kind
-    level = worst(of_table(checks))
-    found = _find_mistake(pair, level, trained=stretchable, fitted=fitted)
-    moved = None
-    if fitted is Fitted.HONEST and found is None:
-        checks = _proven(checks)
-    elif stretchable and found is None and level is not Level.OK and in_place(measured):
-        moved = find_training(pair, error)
-        if moved is not None:
-            checks = allow_training(_proven(checks), error, measured, certain=True)
-    doubt = None
-    if found is None and moved is None and fit is not None and fitted is Fitted.UNKNOWN:
-        rest = rest_of(pair, fit)
-        if rest is not None:
-            found, doubt = find_noise(rest), find_doubt(rest, fit)
-    made = TableOrigin(found, fitted, moved, doubt)
-    origin = origin_in_doubt(matches, made, health, checks, measured, error)
-    return (*origin, *checks), found
-
-
-def _find_mistake(
-    pair: Pair, level: Level, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN
-) -> Diagnosis | None:
-    """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
-    found = diagnose(pair, trained=trained, fitted=fitted)
-    return None if found is not None and not found.certain and level is Level.OK else found
 
 
 def _explain_frames(
@@ -355,14 +300,6 @@ def _origin(operation: Operation, distance: float, after: NDArray[Any]) -> Check
         return Check("origin", Level.OK, f"made by {operation} (differs by {distance:.0e})")
     near = f"matches no known method; the nearest is {operation}, {distance:.1%} away"
     return Check("origin", Level.WARN, f"{near}: trained on, or made in another way")
-
-
-def _proven(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Accept places and norms of a table that was recomputed: no statistic contradicts that."""
-    proven = ("place", "smoothness", "norms")
-    return tuple(
-        replace(check, level=Level.OK) if check.name in proven else check for check in checks
-    )
 
 
 def _explain_recipe(

@@ -25,13 +25,12 @@ from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.made_by_channels import in_words, strange_channels
 from resize_pos.verify.made_by_copied import find_block, find_kept_rows, find_old_cells
-from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel
+from resize_pos.verify.made_by_fitted import Fitted
 from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
 from resize_pos.verify.made_by_map import find_map
 from resize_pos.verify.made_by_moved import find_moved
 from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
 from resize_pos.verify.made_by_proper import recognise
-from resize_pos.verify.made_by_training import Movement, movement, unexplained
 from resize_pos.verify.made_by_turned import flat, resamplings, turned
 from resize_pos.verify.made_by_window import find_window
 from resize_pos.verify.pair import Pair
@@ -43,11 +42,6 @@ _RESEMBLED = 0.2  # … and at which it is likely
 # precision in the stored dtype.
 _TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
 _COARSE = 0.1  # eight bits
-# Of the honest distance: so near may a mistake come to a table that was trained on.
-_BY_CHANCE = 0.96
-# Of tables with few cells, what hard training leaves at most (0.4), and how far it moves cells away
-# from their places (1.8), relative to what rules of coordinates do.
-_LEFT_OVER, _AWAY = 0.41, 2.0
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 
@@ -100,10 +94,18 @@ def matched_frames(
     return tuple(sorted(found, key=lambda match: match.error))
 
 
-def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> str | None:
-    """Name the honest method that made a table, if no library uses it for positions."""
+def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> tuple[str | None, Diagnosis | None]:
+    """Name the honest method that made a table, if no library uses it for positions.
+
+    The second result says which channels do not follow it.
+    """
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
-    return recognise(pair.cells_before, pair.cells_after, pair.target, tolerance, pair.norms)
+    rows = pair.cells_after
+    method = recognise(pair.cells_before, rows, pair.target, tolerance, pair.norms)
+    if method is None or not pair.is_single:
+        return None if method is None else method.name, None
+    strange = method.strange_channels(pair.whole_grid, pair.whole_after, tolerance)
+    return method.name, _changed(strange, pair.whole_after.shape[1])
 
 
 def find_changed_channels(
@@ -112,16 +114,13 @@ def find_changed_channels(
     """Say which channels do not follow the convention that a sample of them follows."""
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
     strange = strange_channels(old, new, target, match.resampling, tolerance)
+    return _changed(strange, old.grid.shape[-1])
+
+
+def _changed(strange: NDArray[np.intp], channels: int) -> Diagnosis | None:
     if not len(strange):
         return None
-    return Diagnosis("changed", in_words(strange, old.grid.shape[-1]), 0.0, certain=True)
-
-
-def fitted_kernel(pair: Pair) -> KernelFit | None:
-    """Find the kernel that makes the table, whether it is listed or not."""
-    if not pair.is_single:
-        return None
-    return fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
+    return Diagnosis("changed", in_words(strange, channels), 0.0, certain=True)
 
 
 def diagnose(
@@ -136,7 +135,7 @@ def diagnose(
     kept = find_kept_rows(pair) or find_block(pair)
     if kept is not None:
         return _certain(kept)
-    best = _nearest_mistake(pair)
+    best = nearest_mistake(pair)
     # The weights of a kernel have a sum of one, so nothing was scaled.
     scaled = None if fitted is Fitted.HONEST else _scaled(pair)
     if scaled is not None and (best is None or scaled.error < best.error):
@@ -163,7 +162,7 @@ def diagnose(
     return replace(best, certain=True)
 
 
-def _nearest_mistake(pair: Pair) -> Diagnosis | None:
+def nearest_mistake(pair: Pair) -> Diagnosis | None:
     """Recompute every mistake that is known, and return the one that comes nearest."""
     best: Diagnosis | None = None
     for name, detail, rows in (*_mistakes(pair), *turned(pair.cells_before, pair.target)):
@@ -171,42 +170,6 @@ def _nearest_mistake(pair: Pair) -> Diagnosis | None:
         if best is None or error < best.error:
             best = Diagnosis(name, detail, error, error <= _EXPLAINED)
     return best
-
-
-def find_training(pair: Pair, error: float) -> Movement | None:
-    """Say how far training moved an honest resize; None if something else explains the table.
-
-    `error`: the distance to the nearest honest result.
-    """
-    if not pair.is_single:
-        return None
-    found = movement(pair.whole_grid, pair.whole_after, pair.target)
-    if found is None or not found.is_training:
-        return None
-    mistake = _nearest_mistake(pair)
-    return None if mistake is not None and mistake.error < _BY_CHANCE * error else found
-
-
-def rest_of(pair: Pair, fit: KernelFit) -> Movement | None:
-    """Describe what the fitted kernel does not explain."""
-    return unexplained(pair.whole_grid, pair.whole_after, fit.rest, pair.target)
-
-
-def find_noise(rest: Movement) -> Diagnosis | None:
-    """Say how much noise was added to what the fitted kernel makes; None if it is no noise."""
-    if not rest.is_noise:
-        return None
-    words = f"random values were added, {rest.moved:.1f} times as large as positions differ"
-    return Diagnosis("noisy", words, 0.0, True)
-
-
-def find_doubt(rest: Movement, fit: KernelFit) -> str | None:
-    """Say why a table with few cells is no plain resize; None where nothing speaks against it."""
-    if not rest.is_small:
-        return None
-    if rest.moved >= _LEFT_OVER:
-        return f"{rest.moved:.0%} of how much its positions differ comes from no cell of the source"
-    return "Its cells come from other places than their own" if fit.away >= _AWAY else None
 
 
 def _certain(found: Finding | None) -> Diagnosis | None:

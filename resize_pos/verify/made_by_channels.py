@@ -1,4 +1,4 @@
-"""A convention is recognised by a sample of the channels. Do the other channels follow it?"""
+"""A method is recognised by a sample of the channels. Do the other channels follow it?"""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ def strange_channels(
         some = slice(first, first + _AT_ONCE)
         made = resample(old.grid[..., some].astype(np.float64), target, resampling)
         table = new.grid[..., some].astype(np.float64).reshape(made.shape)
-        errors.append(_lengths(table - made))
-        lengths.append(np.maximum(_lengths(table), _lengths(made)))
-    error, length = np.concatenate(errors), np.concatenate(lengths)
-    usual = float(np.sqrt((length**2).mean()))
-    far = error > min(_TIMES * tolerance, _HALF) * length
-    return np.flatnonzero(far & (error > tolerance * usual))
+        errors.append(channel_lengths(table - made))
+        lengths.append(np.maximum(channel_lengths(table), channel_lengths(made)))
+    return far_channels(np.concatenate(errors), np.concatenate(lengths), tolerance)
+
+
+def far_channels(errors: Wide, lengths: Wide, tolerance: float) -> NDArray[np.intp]:
+    """Return the channels that differ from what a method makes by more than rounding does."""
+    usual = float(np.sqrt((lengths**2).mean()))
+    far = errors > min(_TIMES * tolerance, _HALF) * lengths
+    return np.flatnonzero(far & (errors > tolerance * usual))
 
 
 def in_words(strange: NDArray[np.intp], channels: int) -> str:
@@ -42,7 +46,7 @@ def in_words(strange: NDArray[np.intp], channels: int) -> str:
     return f"{len(strange)} of {channels} channels {verb} from that ({names}{more})"
 
 
-def _lengths(table: Wide) -> Wide:
+def channel_lengths(table: Wide) -> Wide:
     """Return the length of each channel, the last axis."""
     flat = table.reshape(-1, table.shape[-1])
     lengths: Wide = np.sqrt(np.einsum("nd,nd->d", flat, flat))

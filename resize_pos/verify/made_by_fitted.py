@@ -25,7 +25,7 @@ _SETTLED = 0.98  # of the last distance: then another round changes little
 _HOPELESS = 0.2  # relative distance after the first round; honest tables have 0.06 at most
 _TIED = 1e-5  # of the mean energy of a source line: how strongly an honest kernel is preferred
 _NEAR = 0.01  # relative distance up to which the matrices explain a table,
-_NEAR_EACH = 0.05  # and each cell of it, relative to the usual length
+_NEAR_EACH = 0.05  # and each cell and channel of it, relative to the usual length
 _EXACT = 2e-3  # … and up to which nothing else was done to it
 # Sums of the sizes of the weights: plain means have 1, kernels up to 1.6, inverses 2, series of
 # waves more. The middle and the reach of the latter two say little.
@@ -39,10 +39,13 @@ _UPRIGHT = 0.6  # of these limits where lines are placed by their upper left cor
 _ELSEWHERE = (0.24, 0.45)  # … and beyond which it is another place; area averaging has 0.22 and 0.4
 _PICKED = 0.97  # weight of a line that was picked, not averaged: nearest rounds in many ways
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
-# Three linear resizes in a row have 0.38 (on a few lines 0.24), an inverse has -0.18; tables that
-# were blurred have 0.45 (0.262), sharpened ones -0.5 and less. Cubic B-splines that smooth have
-# 0.32 (0.255).
-_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.42, 0.258
+# Two linear resizes in a row have 0.30 (on a few lines 0.24), cubic B-splines that smooth 0.32
+# (0.255), an inverse has -0.18; tables that were blurred have 0.41 (0.262), sharpened ones -0.5 and
+# less. Three linear resizes have 0.34 to 0.42, and cost a network as much as a blur.
+_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.345, 0.258
+# Lines of the coarser grid that a cell may read on each side of its place, and how strongly an
+# honest kernel is preferred then.
+_NEARBY, _NEARBY_TIED, _NEARBY_ROUNDS = 3.0, 1e-4, 4
 _SLIGHT = 0.02  # weights below this may be what the fit leaves, and far away they would count much
 
 
@@ -51,21 +54,21 @@ class Fitted(Enum):
 
     UNKNOWN = "none that explains it"
     HONEST = "a weighted mean around each place"
-    BLURRED = "a mean around each place, over more of a few lines than one kernel takes"
+    BLURRED = "a mean around each place, over more lines than one kernel takes"
     DISPLACED = "a mean around other places"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelFit:
-    """The kernel that comes nearest to a table, and what it leaves."""
+    """The kernel that comes nearest to a table."""
 
     kind: Fitted
-    rest: Wide  # the table (cells × channels) without what the kernel makes of the source
     away: float  # how far its weights are from their places; beyond 1, farther than by any rule
 
 
 def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
     """Find the kernel that made rows (cells × channels) of a grid (1, h, w, channels)."""
+    source, rows = _varying(source, rows)
     cells = rows.reshape(target.height, target.width, -1)
     down, across = _nearest(source, rows, target)
     honest, last = (down, across), np.inf
@@ -74,15 +77,28 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
         turned = np.swapaxes(source[0], 0, 1), np.swapaxes(cells, 0, 1)
         across = _fitted(along(down, turned[0]), turned[1], honest[1])
         apart = cells - _made(source[0], down, across)
-        error = ratio(size(apart), size(cells), 1.0)
+        error = ratio(size(apart), size(cells), 1.0)  # relative to how much positions differ
         if error > min(_SETTLED * last, _HOPELESS):
             break
         last = error
-    usual = size(cells) / np.sqrt(target.cells)
-    near = error <= _NEAR and float(np.sqrt((apart**2).sum(axis=-1)).max()) <= _NEAR_EACH * usual
+    near = error <= _NEAR and _each_is_near(apart.reshape(rows.shape), size(cells))
     axes = [_Axis.of(weights) for weights in (down, across)]
     kind = _kind(axes, error) if near else Fitted.UNKNOWN
-    return KernelFit(kind, apart.reshape(rows.shape), max(axis.away for axis in axes))
+    return KernelFit(kind, max(axis.away for axis in axes))
+
+
+def _each_is_near(apart: Wide, whole: float) -> bool:
+    """Whether no cell and no channel is far from what the matrices make of it."""
+    return all(
+        float(np.sqrt((apart**2).sum(axis=axis)).max()) <= _NEAR_EACH * whole / np.sqrt(count)
+        for axis, count in ((1, apart.shape[0]), (0, apart.shape[1]))
+    )
+
+
+def _varying(source: Wide, rows: Wide) -> tuple[Wide, Wide]:
+    """Leave out the source's mean, which every kernel keeps. It may be longer than the rest."""
+    mean = source.mean(axis=(0, 1, 2))
+    return source - mean, rows - mean
 
 
 def _kind(axes: list[_Axis], error: float) -> Fitted:
@@ -90,9 +106,7 @@ def _kind(axes: list[_Axis], error: float) -> Fitted:
     in_place = all(axis.in_place for axis in axes)
     if in_place and all(axis.reach <= axis.most for axis in axes):
         return Fitted.HONEST
-    if error > _EXACT:
-        return Fitted.UNKNOWN
-    if any(axis.elsewhere for axis in axes):
+    if error <= _EXACT and any(axis.elsewhere for axis in axes):
         return Fitted.DISPLACED
     blurred = in_place and any(axis.blurred for axis in axes)
     return Fitted.BLURRED if blurred else Fitted.UNKNOWN
@@ -118,6 +132,38 @@ def _made(source: Wide, down: Wide, across: Wide) -> Wide:
     return np.swapaxes(along(down, np.swapaxes(lines, 0, 1)), 0, 1)
 
 
+def fit_nearby(source: Wide, rows: Wide, target: Grid) -> Wide:
+    """Return what no weights on the source cells around each place explain of a table.
+
+    The arguments are those of `fit_kernel`. It reads a whole line, which may hide that a table was
+    mixed with something from elsewhere.
+    """
+    source, rows = _varying(source, rows)
+    cells = rows.reshape(target.height, target.width, -1)
+    down, across = honest = _nearest(source, rows, target)
+    turned = np.swapaxes(source[0], 0, 1), np.swapaxes(cells, 0, 1)
+    for _ in range(_NEARBY_ROUNDS):
+        down = _fitted_nearby(along(across, source[0]), cells, honest[0])
+        across = _fitted_nearby(along(down, turned[0]), turned[1], honest[1])
+    return np.asarray((cells - _made(source[0], down, across)).reshape(rows.shape))
+
+
+def _fitted_nearby(lines: Wide, wanted: Wide, honest: Wide) -> Wide:
+    """Fit a matrix as `_fitted` does, from the source lines around the place of each new line."""
+    known, rest = lines.reshape(len(lines), -1), wanted.reshape(len(wanted), -1)
+    new, old = honest.shape
+    gram, missing = known @ known.T, known @ (rest - honest @ known).T
+    gram[np.diag_indices(old)] += _NEARBY_TIED * np.trace(gram) / old or 1.0
+    middle, reach = honest @ np.arange(old), _NEARBY * max(1.0, old / new) + 0.5
+    result = honest.copy()
+    for line in range(new):
+        near = np.flatnonzero(np.abs(np.arange(old) - middle[line]) <= reach)
+        sides = np.stack([missing[near, line], np.ones(len(near))], axis=1)
+        change, level = np.linalg.solve(gram[np.ix_(near, near)], sides).T
+        result[line, near] += change - level * (change.sum() / level.sum())
+    return result
+
+
 def _fitted(lines: Wide, wanted: Wide, honest: Wide) -> Wide:
     """Fit the matrix that makes `wanted` (new, …) out of `lines` (old, …), near an honest one.
 
@@ -140,7 +186,7 @@ class _Axis:
     in_place: bool  # every new line is a weighted mean around its place
     away: float  # how far from it, ÷ the most by any rule of coordinates
     elsewhere: bool  # … so far away that it is another place
-    blurred: bool  # the weights reach farther than those of a kernel, on a few lines
+    blurred: bool  # the weights reach farther than those of a kernel
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
 
@@ -164,7 +210,7 @@ class _Axis:
             in_place=near and sizes <= _LARGEST_SUM and reach >= _SHORTEST,
             away=away,
             elsewhere=away > 1 and not picked and sizes <= _PLAIN_SUM,
-            blurred=reach > most and lines <= _FEW_LINES and sizes <= _MEAN_SUM,
+            blurred=reach > most and sizes <= (_PLAIN_SUM if lines > _FEW_LINES else _MEAN_SUM),
             reach=reach,
             most=most,
         )

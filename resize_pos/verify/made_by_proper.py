@@ -13,6 +13,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
+from resize_pos.verify.made_by_channels import channel_lengths, far_channels
 
 _USUAL_SIDES = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
 # Two resizes by nearest (rounded down) can be the same as a crop, so they prove nothing.
@@ -35,22 +36,46 @@ class Norms:
     after: Wide
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Recognised:
+    """The honest method that made a table: its name, and the matrices of both axes."""
+
+    name: str
+    down: Wide
+    across: Wide
+    restored: bool = False  # each cell has a factor of its own
+
+    def strange_channels(self, source: Wide, rows: Wide, tolerance: float) -> NDArray[np.intp]:
+        """Return the channels of rows that it does not make of a grid (1, h, w, d)."""
+        lines = np.swapaxes(proper.along(self.down, np.swapaxes(source, 1, 2)), 1, 2)
+        made = proper.along(self.across, lines).reshape(rows.shape)
+        if self.restored:
+            energy = np.maximum(np.einsum("nd,nd->n", made, made), 1e-300)
+            made = made * (np.einsum("nd,nd->n", rows, made) / energy)[:, None]
+        lengths = np.maximum(channel_lengths(rows), channel_lengths(made))
+        return far_channels(channel_lengths(rows - made), lengths, tolerance)
+
+
 def recognise(
     source: Wide, rows: Wide, target: Grid, tolerance: float, norms: Norms | None
-) -> str | None:
+) -> Recognised | None:
     """Name the proper kernel that made the rows of a grid (1, h, w, d); None where none did."""
     scale = size(rows)
     for kernel in (*proper.CONVENTIONAL, *proper.OTHERS):
         made = proper.resized(source, target, kernel).reshape(rows.shape)
+        down = proper.matrix(kernel, source.shape[1], target.height)
+        across = proper.matrix(kernel, source.shape[2], target.width)
         if ratio(size(rows - made), scale, 1.0) <= tolerance:
-            return str(kernel)
+            return Recognised(str(kernel), down, across)
         if norms is not None and _restored(rows, made, target, kernel, norms, tolerance):
-            return f"{kernel}, norms restored"
+            return Recognised(f"{kernel}, norms restored", down, across, restored=True)
         if norms is not None and _restored_at_once(rows, made, norms, tolerance):
-            return f"{kernel}, norms restored by one factor"
+            name = f"{kernel}, norms restored by one factor"
+            return Recognised(name, down, across, restored=True)
     cells = rows.reshape(target.height, target.width, -1)
-    if _is_picked(source[0], cells, tolerance):
-        return "nearest, with another rounding"
+    picked = _find_picked(source[0], cells, tolerance)
+    if picked is not None:
+        return Recognised("nearest, with another rounding", *picked)
     if target.cells > _MOST_CELLS:
         return None
     few = spread(target.height, _LOOKED_AT), spread(target.width, _LOOKED_AT)
@@ -60,18 +85,19 @@ def recognise(
         if _apart(sample, source, down[few[0]], across[few[1]]) > 2 * tolerance:
             continue
         if _apart(cells, source, down, across) <= tolerance:
-            return words
+            return Recognised(words, down, across)
     return None
 
 
-def _is_picked(source: Wide, cells: Wide, tolerance: float) -> bool:
-    """Whether every row and column is a source line next to its place, all rounded alike."""
+def _find_picked(source: Wide, cells: Wide, tolerance: float) -> tuple[Wide, Wide] | None:
+    """Say which source line next to its place each row and column is, if all are rounded alike."""
     axes = list(zip(source.shape, cells.shape[:2], strict=False))
     centres = [np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1) for n, m in axes]
-    picked = _picked(source, cells, [(np.floor(p), np.ceil(p)) for p in centres], tolerance)
+    around = [(np.floor(p), np.ceil(p)) for p in centres]
+    picked = _picked(source, cells, around, tolerance)
     # A part of the source can consist of lines around the centres, too.
     if picked and all(_rounds_alike(*axis) for axis in zip(centres, picked, strict=True)):
-        return True
+        return _picking(source, around, picked)
     # Upper left corners are rounded down. Where the step is no whole number, arithmetic decides
     # about those on the border of two lines.
     slack = [_HALF if n % m else 0.0 for n, m in axes]
@@ -80,7 +106,21 @@ def _is_picked(source: Wide, cells: Wide, tolerance: float) -> bool:
         (np.maximum(np.floor(p - by), 0), np.floor(p + by))
         for p, by in zip(corners, slack, strict=True)
     ]
-    return _picked(source, cells, lines, tolerance) is not None
+    picked = _picked(source, cells, lines, tolerance)
+    return None if picked is None else _picking(source, lines, picked)
+
+
+def _picking(
+    source: Wide,
+    lines: Sequence[tuple[Wide, Wide]],
+    picked: tuple[NDArray[np.intp], NDArray[np.intp]],
+) -> tuple[Wide, Wide]:
+    """Return the matrices that pick one of two source lines for each row and column."""
+    down, across = (
+        np.eye(count)[np.where(second, pair[1], pair[0]).astype(np.intp)]
+        for count, pair, second in zip(source.shape[:2], lines, picked, strict=True)
+    )
+    return down, across
 
 
 def _picked(

@@ -15,19 +15,27 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.likeness import best_kernel
 from resize_pos.quality.measures.sampling import Wide, products, ratio, size, some_channels
+from resize_pos.verify.made_by_restored import deviations_are_restored, with_deviations_of
 
 _CHANNELS = 128  # that are compared
 _CELLS, _FEWEST_CELLS = 16, 9  # of both grids: too few to tell training, or to tell anything
 _MOST_MOVED = 5.0  # times how much positions differ; beyond it, too little is left to be seen
 # Cosine of the movement and the positions: training may strengthen them, damage takes them away.
 _RELATED = (-0.12, 0.3)
-_LEFT = 0.6  # of the positions that must still be there
+_LEFT, _REPLACED = 0.6, 0.3  # of the positions: what must still be there; below it they are gone
 _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread values have 1.8
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
 _SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
+# A little training, beside what a fitted kernel leaves: tails, unevenness, directions and relation.
+_LIGHTLY, _LIGHT_TAILS, _LIGHT_UNEVEN, _LIGHT_DIRECTIONS, _LIGHTLY_RELATED = 0.3, 4.0, 0.8, 0.6, 0.1
+# Of how much positions differ: what may come from no cell of the source without a reason, and what
+# is too much. Methods that take no weighted means leave 0.13 of it, and more where kernels differ
+# much among themselves: half of that is little, all of it is much.
+_LITTLE, _MUCH, _OF_ENVELOPE = 0.15, 0.3, 0.5
+_LITTLE_NOISE = 0.22  # networks hardly notice that much noise; something smooth costs more
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
-_NOISE, _FILLED = (0.33, 3.0), 0.92
+_NOISE, _FILLED = (_MUCH, 3.0), 0.92
 _VALUES = 256  # as many as eight bits have: what is left of such a table is rounding
 
 
@@ -64,6 +72,33 @@ class Movement:
         )
 
     @property
+    def is_light_training(self) -> bool:
+        """Whether a little training explains what a fitted kernel leaves."""
+        return (
+            self.moved <= _LIGHTLY
+            and abs(self.related) <= _LIGHTLY_RELATED
+            and self.tails <= _LIGHT_TAILS
+            and self.uneven <= _LIGHT_UNEVEN
+            and self.directions <= _LIGHT_DIRECTIONS
+            and self.shared <= _SHARED
+        )
+
+    def is_little(self, envelope: float) -> bool:
+        """Whether so little comes from elsewhere that it needs no reason.
+
+        `envelope`: how much honest results differ from each other.
+        """
+        most = _LITTLE_NOISE if self.directions >= _FILLED else _LITTLE
+        return self.moved <= max(most, _OF_ENVELOPE * envelope)
+
+    def is_much(self, envelope: float) -> bool:
+        """Whether so much comes from elsewhere that the table is wrong, unless it was trained.
+
+        Where nearly nothing is left of the positions, nothing was added: they were replaced.
+        """
+        return self.left >= _REPLACED and self.moved >= max(_MUCH, 2 * _OF_ENVELOPE * envelope)
+
+    @property
     def is_noise(self) -> bool:
         """Whether the cells and channels moved without any relation to each other."""
         filled = self.directions >= _FILLED and not self.is_small
@@ -81,8 +116,10 @@ def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement 
     some, rest = (some_channels(values, _CHANNELS) for values in (rows, rest))
     if len(np.unique(some)) <= _VALUES:
         return None
-    # Each cell may have a length of its own: norms can be restored.
     made = some - rest
+    if deviations_are_restored(source, rows):
+        made = with_deviations_of(made, some)
+    # Each cell may have a length of its own: norms can be restored.
     lengths = np.einsum("nd,nd->n", made, made)
     factors = np.einsum("nd,nd->n", some, made) / np.where(lengths > 0, lengths, 1.0)
     return _described(source, rows, factors[:, None] * made, _honest(source, rows, target), target)

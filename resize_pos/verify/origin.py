@@ -38,7 +38,7 @@ class TableOrigin:
     found: Diagnosis | None
     fitted: Fitted  # the kernel that makes it of the source
     moved: Movement | None  # how far training moved it
-    doubt: str | None  # what speaks against a plain resize, on few cells
+    doubt: str | None  # what speaks against a plain resize
 
 
 def allow_training(
@@ -106,18 +106,23 @@ def origin_in_doubt(
     elif made.fitted is Fitted.BLURRED:
         how = "It was blurred, or resized several times: its cells are means over too many others"
         yield Check("origin", Level.WARN, f"{near}. {how}")
-    elif health.kind in _EMPTY or (health.kind in _DISORDERED and worst(checks) is not Level.OK):
+    elif is_lost(health, checks):
         words = {
             HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"
         }
         detail = words.get(health.kind, KIND_WORDS[health.kind])
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     elif made.doubt is not None and worst(checks) is Level.OK:
-        how = "On so few cells, damage and hard training look alike"
-        yield Check("origin", Level.WARN, f"{near}. {made.doubt}. {how}")
+        yield Check("origin", Level.WARN, f"{near}. {made.doubt}: hard training, or damage")
     else:
         # No library's convention, but perhaps an honest method: the structure checks decide.
         yield Check("origin", worst(checks), f"{near}{_guess(error, checks, measured)}")
+
+
+def is_lost(health: Health, checks: tuple[Check, ...]) -> bool:
+    """Whether nothing of the source is left: zero, constant, random or shuffled."""
+    disordered = health.kind in _DISORDERED and worst(of_table(checks)) is not Level.OK
+    return disordered or health.kind in _EMPTY
 
 
 def of_table(checks: tuple[Check, ...]) -> tuple[Check, ...]:

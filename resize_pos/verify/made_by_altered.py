@@ -1,0 +1,294 @@
+"""Was an honest resize altered by one simple operation? Fit it, and look at what it leaves.
+
+A resize combines cells near each other, in the same way for every channel. Training moves values in
+a way that no few numbers describe. So if a few numbers turn an honest result into the table, and no
+kernel comes near it, then that operation was applied, however little it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures import proper
+from resize_pos.quality.measures.proper import Kernel
+from resize_pos.quality.measures.sampling import Wide, ratio, size, some_channels, unit
+from resize_pos.verify.made_by_moved import KERNELS
+from resize_pos.verify.made_by_parts import Finding
+from resize_pos.verify.made_by_restored import (
+    deviations_are_restored,
+    lengths_are_restored,
+    mean_is_restored,
+)
+
+_CELLS = 16  # of both grids: fewer fit too many operations by chance
+_CHANNELS = 48  # that operations are fitted to
+_TRIED = 6  # kernels that come nearest, whatever the size of the values
+_LITTLE = 0.02  # of how much positions differ: what kernels leave, and nothing has to explain
+_EXPLAINED = 0.2  # of what kernels leave: an operation that leaves no more was applied
+_SHIFTED = 0.15  # of how much positions differ: a vector that was added
+_SCALED = 0.05  # how far a factor is from one
+_MIXED = 0.05  # weight of a mirror image
+_KNOTS = 12  # of a curve
+_FEWEST_LINES = 5  # of an axis, to tell slow waves from fast ones
+_SLOW_WAVES = 3  # along each axis
+_SLOW = 0.12  # how far the factor of the slowest waves is from one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Honest:
+    """An honest result beside the table: rows (cells × channels) without the source's mean."""
+
+    table: Wide
+    rows: Wide
+    mean: Wide  # the source's
+    transposed: Wide  # the same kernel applied to the source with rows and columns exchanged
+    target: Grid
+
+    @property
+    def varying(self) -> Wide:
+        """What positions differ by."""
+        return np.asarray(self.rows - self.rows.mean(axis=0))
+
+    @property
+    def usual(self) -> float:
+        """How much they differ."""
+        return size(self.varying) / float(np.sqrt(len(self.rows)))
+
+
+# What the operation makes of the honest rows, and the words for it.
+_Made = tuple[Wide, str]
+_Operation = Callable[[_Honest], Iterator[_Made]]
+
+
+def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Finding | None:
+    """Look for the operation that makes a table (cells × channels) of an honest resize.
+
+    `source` is a grid (1, h, w, channels). `rest`: how far the kernel that was fitted is from the
+    table, as a part of how much positions differ.
+    """
+    if min(len(table), source.shape[1] * source.shape[2]) < _CELLS:
+        return None
+    some, rows = some_channels(source, _CHANNELS), some_channels(table, _CHANNELS)
+    results = list(_nearest(some, rows, target))
+    least = min(size(one.table - one.rows) / size(one.varying) for one in results)
+    most = _EXPLAINED * min(rest, least)
+    if min(rest, least) < _LITTLE:
+        return None
+    restored = _is_restored(some, rows, results)
+    for name, operation, scales in _OPERATIONS:
+        if scales and restored:
+            continue
+        for honest in results:
+            for made, words in operation(honest):
+                if size(honest.table - made) <= most * size(honest.varying):
+                    return Finding(name, f"an honest resize, but {words}")
+    return None
+
+
+def _nearest(source: Wide, table: Wide, target: Grid) -> Iterator[_Honest]:
+    """Give the honest results that resemble a table most, however large its values are."""
+    mean = source.mean(axis=(0, 1, 2))
+    varying = unit((table - table.mean(axis=0)).reshape(1, -1))
+
+    def alike(kernel: Kernel) -> float:
+        rows = proper.resized(source, target, kernel).reshape(table.shape)
+        return float((unit((rows - rows.mean(axis=0)).reshape(1, -1)) * varying).sum())
+
+    turned, same_mean = source.swapaxes(1, 2), mean_is_restored(source, table)
+    for kernel in sorted(KERNELS, key=alike, reverse=True)[:_TRIED]:
+        rows, other = (
+            proper.resized(grid, target, kernel).reshape(table.shape) - mean
+            for grid in (source, turned)
+        )
+        honest = _Honest(table - mean, rows, mean, other, target)
+        if not honest.usual:
+            continue
+        shift = (honest.table - rows).mean(axis=0)
+        if same_mean or size(shift) < _SHIFTED * honest.usual:
+            honest = replace(honest, rows=rows + shift)
+        yield honest
+
+
+def _is_restored(source: Wide, table: Wide, results: list[_Honest]) -> bool:
+    """Whether deviations were restored, or lengths of cells that have honest directions."""
+    if deviations_are_restored(source, table):
+        return True
+    if not lengths_are_restored(source, table):
+        return False
+    for honest in results:
+        made = honest.rows + honest.mean
+        factors = (table * made).sum(axis=1) / np.maximum((made**2).sum(axis=1), 1e-30)
+        apart = size(table - factors[:, None] * made)
+        if apart <= _EXPLAINED * size(honest.table - honest.rows):
+            return True
+    return False
+
+
+def _vector(honest: _Honest) -> Iterator[_Made]:
+    moved = (honest.table - honest.rows).mean(axis=0)
+    by = size(moved) / honest.usual
+    if by:
+        words = f"one vector was added to all cells, {by:.1f} times as long as positions differ"
+        yield honest.rows + moved, words
+
+
+def _gain(honest: _Honest) -> Iterator[_Made]:
+    varying, mean = honest.varying, honest.table.mean(axis=0)
+    factor = float(((honest.table - mean) * varying).sum() / (varying**2).sum())
+    if abs(factor - 1) >= _SCALED:
+        yield mean + factor * varying, f"positions differ {factor:.2f} times as much"
+
+
+def _mirrors(honest: _Honest) -> Iterator[_Made]:
+    """The table is a sum of the honest one and its mirror images."""
+    varying, mean = honest.varying, honest.table.mean(axis=0)
+    grid = varying.reshape(honest.target.height, honest.target.width, -1)
+    other = honest.transposed - honest.transposed.mean(axis=0)
+    images = (varying, grid[::-1], grid[:, ::-1], grid[::-1, ::-1], other)
+    weights, made = _combined(np.stack([i.reshape(-1) for i in images]), honest.table - mean)
+    if np.abs(weights[1:]).max() >= _MIXED:
+        part = float(np.abs(weights[1:]).max())
+        yield mean + made, f"{part:.0%} of its mirror image or of its transpose was mixed in"
+
+
+def _combined(parts: Wide, wanted: Wide) -> tuple[Wide, Wide]:
+    """Fit the weights of some tables, each as one long row; give the weights and their sum."""
+    gram = np.einsum("in,jn->ij", parts, parts)
+    gram[np.diag_indices(len(gram))] += 1e-9 * np.trace(gram) / len(gram)
+    weights = np.linalg.solve(gram, np.einsum("in,n->i", parts, wanted.reshape(-1)))
+    return weights, (weights @ parts).reshape(wanted.shape)
+
+
+def _curve(honest: _Honest) -> Iterator[_Made]:
+    """One function of the values around the mean, in deviations of each channel, or of all."""
+    varying, mean = honest.varying, honest.rows.mean(axis=0)
+    each = np.sqrt((varying**2).mean(axis=0))
+    for scale in (np.maximum(each, 1e-30), np.full_like(each, np.sqrt((each**2).mean()))):
+        values = varying / scale
+        ordered = np.sort(values, axis=None)
+        knots = ordered[np.linspace(0, len(ordered) - 1, _KNOTS).astype(np.intp)]
+        if np.any(np.diff(knots) <= 0):
+            continue
+        hats = np.stack([_hat(values, knots, at) * scale for at in range(_KNOTS)])
+        made = _combined(hats.reshape(_KNOTS, -1), honest.table - mean)[1]
+        yield mean + made, "every value was changed by one function: cut off, bent or shrunk"
+
+
+def _hat(values: Wide, knots: Wide, at: int) -> Wide:
+    """Return 1 at one knot, 0 at all others, and straight lines between them."""
+    peak = np.zeros(len(knots))
+    peak[at] = 1.0
+    return np.interp(values, knots, peak)
+
+
+def _slope(honest: _Honest) -> Iterator[_Made]:
+    y, x = _places(honest.target)
+    yield (
+        _with(honest, np.stack([np.ones_like(y), y, x])),
+        "a slope from side to side was added to each channel",
+    )
+
+
+def _stripes(honest: _Honest) -> Iterator[_Made]:
+    down, across = (
+        np.where(np.arange(n) % 2, 1.0, -1.0) for n in (honest.target.height, honest.target.width)
+    )
+    rows, columns = np.meshgrid(down, across, indexing="ij")
+    patterns = [each.reshape(-1) for each in (np.ones_like(rows), rows, columns, rows * columns)]
+    yield _with(honest, np.stack(patterns)), "stripes were added to each channel"
+
+
+def _with(honest: _Honest, patterns: Wide) -> Wide:
+    """Add patterns over the cells, each channel in its own way, that come nearest to the table."""
+    moved = honest.table - honest.rows
+    basis = np.linalg.qr(patterns.T)[0]
+    return np.asarray(honest.rows + basis @ (basis.T @ moved))
+
+
+def _pattern(honest: _Honest) -> Iterator[_Made]:
+    """One pattern was added, stronger in some channels than in others."""
+    moved = honest.table - honest.rows
+    left = moved @ (moved.T @ (moved @ np.ones(moved.shape[1])))
+    for _ in range(8):
+        left = unit((moved @ (moved.T @ left))[None])[0]
+    yield honest.rows + np.outer(left, left @ moved), "one pattern was added to all channels"
+
+
+def _channels(honest: _Honest) -> Iterator[_Made]:
+    varying, mean = honest.varying, honest.table.mean(axis=0)
+    energy = np.maximum((varying**2).sum(axis=0), 1e-30)
+    factors = ((honest.table - mean) * varying).sum(axis=0) / energy
+    low, high = float(factors.min()), float(factors.max())
+    yield (
+        mean + factors * varying,
+        f"each channel was scaled by itself, by {low:.2f} to {high:.2f}",
+    )
+
+
+def _cells(honest: _Honest) -> Iterator[_Made]:
+    """Each cell was scaled by itself, around the mean or as a whole."""
+    for mean in (honest.rows.mean(axis=0), -honest.mean):
+        varying = honest.rows - mean
+        energy = np.maximum((varying**2).sum(axis=1), 1e-30)
+        factors = ((honest.table - mean) * varying).sum(axis=1) / energy
+        low, high = float(factors.min()), float(factors.max())
+        words = f"each cell was scaled by itself, by {low:.2f} to {high:.2f}"
+        yield mean + factors[:, None] * varying, words
+
+
+def _waves(honest: _Honest) -> Iterator[_Made]:
+    """Each wave over the grid has its own strength. Kernels leave the slow ones as they are."""
+    height, width = honest.target.height, honest.target.width
+    if min(height, width) < _FEWEST_LINES:
+        return
+    down, across = _cosines(height), _cosines(width)
+    mean = honest.rows.mean(axis=0)
+    mine, theirs = (
+        np.tensordot(down, across @ rows.reshape(height, width, -1), 1)
+        for rows in (honest.table - mean, honest.varying)
+    )
+    energy = (theirs**2).sum(axis=-1)
+    factors = (mine * theirs).sum(axis=-1) / np.maximum(energy, 1e-12 * energy.sum())
+    slow = energy[:_SLOW_WAVES, :_SLOW_WAVES], factors[:_SLOW_WAVES, :_SLOW_WAVES]
+    factor = ratio(float((slow[0] * slow[1]).sum()), float(slow[0].sum()), 1.0)
+    if abs(factor - 1) < _SLOW:
+        return
+    made = np.tensordot(down.T, across.T @ (factors[..., None] * theirs), 1)
+    words = f"slow changes from place to place are {factor:.2f} times as strong"
+    yield mean + made.reshape(honest.rows.shape), words
+
+
+def _cosines(length: int) -> Wide:
+    """Return the cosine transform of an axis, an orthogonal matrix."""
+    at = np.arange(length)
+    waves = np.cos(np.pi * at[:, None] * (at + 0.5) / length) * np.sqrt(2 / length)
+    waves[0] /= np.sqrt(2)
+    return np.asarray(waves)
+
+
+def _places(target: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the row and the column of each cell, from −1 to 1."""
+    down, across = (np.linspace(-1, 1, n) for n in (target.height, target.width))
+    rows, columns = np.meshgrid(down, across, indexing="ij")
+    return rows.reshape(-1), columns.reshape(-1)
+
+
+# Those with few numbers come first. True: methods that restore norms or deviations do this, too.
+_OPERATIONS: tuple[tuple[str, _Operation, bool], ...] = (
+    ("mean changed", _vector, False),
+    ("scaled", _gain, True),
+    ("mirror image", _mirrors, False),
+    ("bent", _curve, True),
+    ("waves changed", _waves, True),
+    ("slope added", _slope, False),
+    ("stripes added", _stripes, False),
+    ("channels scaled", _channels, True),
+    ("cells scaled", _cells, True),
+    ("pattern added", _pattern, False),
+)

@@ -1,0 +1,145 @@
+"""Judge a table that no library makes: by another kernel, a mistake, training, or something else.
+
+Nobody can list every kind of damage. So it is not enough that no mistake was found. All of a table
+has to come from the source cells around each place, up to a little, or training has to explain the
+rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from resize_pos.quality.checks import Check, Level, worst
+from resize_pos.quality.measures.catalogue import Measured
+from resize_pos.quality.measures.sampling import Wide, ratio, size
+from resize_pos.quality.table_health import Health
+from resize_pos.quality.verdict import in_place
+from resize_pos.verify.made_by import ConventionMatch, Diagnosis, diagnose, nearest_mistake
+from resize_pos.verify.made_by_altered import find_altered
+from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel, fit_nearby
+from resize_pos.verify.made_by_moved import nearest_honest
+from resize_pos.verify.made_by_training import Movement, movement, unexplained
+from resize_pos.verify.origin import (
+    TableOrigin,
+    allow_training,
+    is_lost,
+    of_table,
+    origin_in_doubt,
+)
+from resize_pos.verify.pair import Pair
+
+# Of the honest distance: so near may a mistake come to a table that was trained on.
+_BY_CHANCE = 0.96
+# Of tables with few cells, what hard training leaves at most (0.4), and how far it moves cells away
+# from their places (1.8), relative to what rules of coordinates do.
+_LEFT_OVER, _AWAY = 0.41, 2.0
+
+
+def explain_unmatched(
+    pair: Pair,
+    matches: tuple[ConventionMatch, ...],
+    health: Health,
+    measured: Measured,
+    checks: tuple[Check, ...],
+    stretchable: bool,
+) -> tuple[tuple[Check, ...], Diagnosis | None]:
+    """Say how a table was made that no known method makes, and judge it."""
+    error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
+    checks = allow_training(checks, error, measured)
+    fit = _fitted_kernel(pair) if stretchable else None
+    fitted = Fitted.UNKNOWN if fit is None else fit.kind
+    level = worst(of_table(checks))
+    found = find_mistake(pair, level, trained=stretchable, fitted=fitted)
+    moved = doubt = None
+    if fitted in (Fitted.HONEST, Fitted.BLURRED) and found is None:
+        checks = proven(checks)
+    elif fit is not None and found is None and not is_lost(health, checks):
+        rest = fit_nearby(pair.whole_grid, pair.whole_after, pair.target)
+        found = _find_operation(pair, rest)
+        left = unexplained(pair.whole_grid, pair.whole_after, rest, pair.target)
+        envelope = measured.values.get("unlikeness_honest", 0.0)
+        plain = level is Level.OK and (left is None or left.is_little(envelope))
+        if found is None and not plain and in_place(measured):
+            moved = _find_training(pair, error)
+        if moved is not None:
+            checks = allow_training(proven(checks), error, measured, certain=True)
+        elif found is None and left is not None:
+            found, doubt = _find_foreign(left, envelope), _find_doubt(left, fit, envelope)
+    made = TableOrigin(found, fitted, moved, doubt)
+    origin = origin_in_doubt(matches, made, health, checks, measured, error)
+    return (*origin, *checks), found
+
+
+def recognised(
+    method: str, found: Diagnosis | None, checks: tuple[Check, ...]
+) -> tuple[Check, ...]:
+    """Say what made a table; `found`: the channels that it did not make."""
+    if found is None:
+        return (Check("origin", Level.OK, f"made by {method}"), *proven(checks))
+    return (Check("origin", Level.FAIL, f"made by {method}, but {found.detail}"), *checks)
+
+
+def proven(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Accept places and norms of a table that was recomputed: no statistic contradicts that."""
+    settled = ("place", "smoothness", "norms")
+    return tuple(
+        replace(check, level=Level.OK) if check.name in settled else check for check in checks
+    )
+
+
+def find_mistake(
+    pair: Pair, level: Level, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN
+) -> Diagnosis | None:
+    """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
+    found = diagnose(pair, trained=trained, fitted=fitted)
+    return None if found is not None and not found.certain and level is Level.OK else found
+
+
+def _fitted_kernel(pair: Pair) -> KernelFit | None:
+    """Find the kernel that makes the table, whether it is listed or not."""
+    if not pair.is_single:
+        return None
+    return fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
+
+
+def _find_operation(pair: Pair, rest: Wide) -> Diagnosis | None:
+    """Say which operation was applied to an honest resize; `rest` is what no kernel explains."""
+    made = pair.whole_after - rest
+    left = ratio(size(rest), size(made - made.mean(axis=0)), np.inf)
+    found = find_altered(pair.whole_grid, pair.whole_after, left, pair.target)
+    return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
+
+
+def _find_training(pair: Pair, error: float) -> Movement | None:
+    """Say how far training moved an honest resize; None if something else explains the table.
+
+    `error`: the distance to the nearest honest result.
+    """
+    found = movement(pair.whole_grid, pair.whole_after, pair.target)
+    if found is None or not found.is_training:
+        return None
+    mistake = nearest_mistake(pair)
+    return None if mistake is not None and mistake.error < _BY_CHANCE * error else found
+
+
+def _find_foreign(rest: Movement, envelope: float) -> Diagnosis | None:
+    """Say how much of a table is not of its source; None where that may be training or a kernel."""
+    if rest.is_small or not rest.is_much(envelope) or rest.is_light_training:
+        return None
+    if rest.is_noise:
+        words = f"random values were added, {rest.moved:.1f} times as large as positions differ"
+        return Diagnosis("noisy", words, 0.0, True)
+    words = f"{rest.moved:.0%} of how much positions differ comes from no cell around its place"
+    return Diagnosis("mixed with something else", words, 0.0, True)
+
+
+def _find_doubt(rest: Movement, fit: KernelFit, envelope: float) -> str | None:
+    """Say why a table is no plain resize; None where nothing speaks against it."""
+    explained = rest.is_little(envelope) or rest.is_light_training
+    if rest.moved >= _LEFT_OVER if rest.is_small else not explained:
+        part = f"{rest.moved:.0%} of how much its positions differ"
+        return f"{part} comes from no cell of the source around its place"
+    away = rest.is_small and fit.away >= _AWAY
+    return "Its cells come from other places than their own" if away else None
