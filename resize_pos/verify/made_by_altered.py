@@ -26,11 +26,13 @@ from resize_pos.verify.made_by_restored import (
     mean_is_restored,
 )
 
-_CELLS = 16  # of both grids: fewer fit too many operations by chance
+_CELLS, _FEWEST_CELLS = 16, 9  # of both grids: fewer fit operations by chance,
+_EXACTLY = 0.25  # so these must explain a table better by this factor
 _CHANNELS = 48  # that operations are fitted to
 _TRIED = 6  # kernels that come nearest, whatever the size of the values
 _LITTLE = 0.02  # of how much positions differ: what kernels leave, and nothing has to explain
-_EXPLAINED = 0.2  # of what kernels leave: an operation that leaves no more was applied
+_EXPLAINED = 0.2  # of what listed kernels leave: an operation that leaves no more was applied,
+_BETTER = 0.6  # if it is better than the fitted kernel, too, which has many more numbers
 _SHIFTED = 0.15  # of how much positions differ: a vector that was added
 _SCALED = 0.05  # how far a factor is from one
 _MIXED = 0.05  # weight of a mirror image
@@ -49,11 +51,17 @@ class _Honest:
     mean: Wide  # the source's
     transposed: Wide  # the same kernel applied to the source with rows and columns exchanged
     target: Grid
+    shift: Wide  # one vector that may be added to all cells: little, or to restore the mean
 
     @property
     def varying(self) -> Wide:
         """What positions differ by."""
         return np.asarray(self.rows - self.rows.mean(axis=0))
+
+    @property
+    def moved(self) -> Wide:
+        """How the table differs."""
+        return np.asarray(self.table - self.rows - self.shift)
 
     @property
     def usual(self) -> float:
@@ -72,14 +80,13 @@ def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Findin
     `source` is a grid (1, h, w, channels). `rest`: how far the kernel that was fitted is from the
     table, as a part of how much positions differ.
     """
-    if min(len(table), source.shape[1] * source.shape[2]) < _CELLS:
-        return None
+    cells = min(len(table), source.shape[1] * source.shape[2])
     some, rows = some_channels(source, _CHANNELS), some_channels(table, _CHANNELS)
     results = list(_nearest(some, rows, target))
-    least = min(size(one.table - one.rows) / size(one.varying) for one in results)
-    most = _EXPLAINED * min(rest, least)
-    if min(rest, least) < _LITTLE:
+    listed = min((size(one.moved) / size(one.varying) for one in results), default=0.0)
+    if cells < _FEWEST_CELLS or min(listed, rest) < _LITTLE:
         return None
+    most = min(_EXPLAINED * listed, _BETTER * rest) * (1.0 if cells >= _CELLS else _EXACTLY)
     restored = _is_restored(some, rows, results)
     for name, operation, scales in _OPERATIONS:
         if scales and restored:
@@ -106,13 +113,12 @@ def _nearest(source: Wide, table: Wide, target: Grid) -> Iterator[_Honest]:
             proper.resized(grid, target, kernel).reshape(table.shape) - mean
             for grid in (source, turned)
         )
-        honest = _Honest(table - mean, rows, mean, other, target)
-        if not honest.usual:
-            continue
+        honest = _Honest(table - mean, rows, mean, other, target, np.zeros_like(mean))
         shift = (honest.table - rows).mean(axis=0)
         if same_mean or size(shift) < _SHIFTED * honest.usual:
-            honest = replace(honest, rows=rows + shift)
-        yield honest
+            honest = replace(honest, shift=shift)
+        if honest.usual:
+            yield honest
 
 
 def _is_restored(source: Wide, table: Wide, results: list[_Honest]) -> bool:
@@ -131,9 +137,9 @@ def _is_restored(source: Wide, table: Wide, results: list[_Honest]) -> bool:
 
 
 def _vector(honest: _Honest) -> Iterator[_Made]:
-    moved = (honest.table - honest.rows).mean(axis=0)
+    moved = honest.moved.mean(axis=0)
     by = size(moved) / honest.usual
-    if by:
+    if by >= _SHIFTED:
         words = f"one vector was added to all cells, {by:.1f} times as long as positions differ"
         yield honest.rows + moved, words
 
@@ -206,18 +212,18 @@ def _stripes(honest: _Honest) -> Iterator[_Made]:
 
 def _with(honest: _Honest, patterns: Wide) -> Wide:
     """Add patterns over the cells, each channel in its own way, that come nearest to the table."""
-    moved = honest.table - honest.rows
     basis = np.linalg.qr(patterns.T)[0]
-    return np.asarray(honest.rows + basis @ (basis.T @ moved))
+    return np.asarray(honest.rows + honest.shift + basis @ (basis.T @ honest.moved))
 
 
 def _pattern(honest: _Honest) -> Iterator[_Made]:
     """One pattern was added, stronger in some channels than in others."""
-    moved = honest.table - honest.rows
+    moved = honest.moved
     left = moved @ (moved.T @ (moved @ np.ones(moved.shape[1])))
     for _ in range(8):
         left = unit((moved @ (moved.T @ left))[None])[0]
-    yield honest.rows + np.outer(left, left @ moved), "one pattern was added to all channels"
+    made = honest.rows + honest.shift + np.outer(left, left @ moved)
+    yield made, "one pattern was added to all channels"
 
 
 def _channels(honest: _Honest) -> Iterator[_Made]:

@@ -8,6 +8,8 @@ little to do with the values that were there: those are still in the table, and 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from resize_pos.core.fast_dataclass import dataclass
@@ -32,11 +34,11 @@ _LIGHTLY, _LIGHT_TAILS, _LIGHT_UNEVEN, _LIGHT_DIRECTIONS, _LIGHTLY_RELATED = 0.3
 # Of how much positions differ: what may come from no cell of the source without a reason, and what
 # is too much. Methods that take no weighted means leave 0.13 of it, and more where kernels differ
 # much among themselves: half of that is little, all of it is much.
-_LITTLE, _MUCH, _OF_ENVELOPE = 0.15, 0.3, 0.5
-_LITTLE_NOISE = 0.22  # networks hardly notice that much noise; something smooth costs more
+_LITTLE, _MUCH, _OF_ENVELOPE = 0.15, 0.24, 0.5
+_LITTLE_NOISE, _MUCH_NOISE = 0.22, 0.3  # networks hardly notice noise; something smooth costs more
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
-_NOISE, _FILLED = (_MUCH, 3.0), 0.92
-_VALUES = 256  # as many as eight bits have: what is left of such a table is rounding
+_NOISE, _FILLED = (_MUCH_NOISE, 3.0), 0.92
+_VALUES, _ROUNDED = 256, 0.06  # as many as eight bits have, and what these round of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,16 @@ class Movement:
             and self.shared <= _SHARED
         )
 
+    @property
+    def _fills_directions(self) -> bool:
+        return self.directions >= _FILLED
+
     def is_little(self, envelope: float) -> bool:
         """Whether so little comes from elsewhere that it needs no reason.
 
         `envelope`: how much honest results differ from each other.
         """
-        most = _LITTLE_NOISE if self.directions >= _FILLED else _LITTLE
+        most = _LITTLE_NOISE if self._fills_directions else _LITTLE
         return self.moved <= max(most, _OF_ENVELOPE * envelope)
 
     def is_much(self, envelope: float) -> bool:
@@ -96,12 +102,13 @@ class Movement:
 
         Where nearly nothing is left of the positions, nothing was added: they were replaced.
         """
-        return self.left >= _REPLACED and self.moved >= max(_MUCH, 2 * _OF_ENVELOPE * envelope)
+        least = _MUCH_NOISE if self._fills_directions else _MUCH
+        return self.left >= _REPLACED and self.moved >= max(least, envelope)
 
     @property
     def is_noise(self) -> bool:
         """Whether the cells and channels moved without any relation to each other."""
-        filled = self.directions >= _FILLED and not self.is_small
+        filled = self._fills_directions and not self.is_small
         return filled and self.left >= _LEFT and _NOISE[0] <= self.moved <= _NOISE[1]
 
 
@@ -114,15 +121,18 @@ def movement(source: Wide, rows: Wide, target: Grid) -> Movement | None:
 def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement | None:
     """Look at what no kernel explains of the rows of a table: the rest, by the fitted one."""
     some, rest = (some_channels(values, _CHANNELS) for values in (rows, rest))
-    if len(np.unique(some)) <= _VALUES:
-        return None
     made = some - rest
     if deviations_are_restored(source, rows):
         made = with_deviations_of(made, some)
     # Each cell may have a length of its own: norms can be restored.
     lengths = np.einsum("nd,nd->n", made, made)
     factors = np.einsum("nd,nd->n", some, made) / np.where(lengths > 0, lengths, 1.0)
-    return _described(source, rows, factors[:, None] * made, _honest(source, rows, target), target)
+    honest = _honest(source, rows, target)
+    found = _described(source, rows, factors[:, None] * made, honest, target)
+    if found is None or len(np.unique(some)) > _VALUES:
+        return found
+    rounding = ratio(_ROUNDED * size(some), size(made - made.mean(axis=0)), np.inf)
+    return replace(found, moved=float(np.sqrt(max(found.moved**2 - rounding**2, 0.0))))
 
 
 def _honest(source: Wide, rows: Wide, target: Grid) -> Wide:
