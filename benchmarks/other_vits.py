@@ -125,6 +125,13 @@ OTHERS: Mapping[str, Other] = {
         Other("photo_14x11", "photo", (14, 11), 4, 96, 1, "normal", 504, 450, **COLOUR),
         Other("depth_10x7", "depth", (10, 7), 4, 96, 1, "tiny", 507, 700, **COLOUR),
         Other("masked_14x18", "masked", (14, 18), 2, 128, 1, "normal", 501, 600, batch=16),
+        # Trained for the fourth round of ways.
+        Other("mnist_8x11", "name", (8, 11), 4, 112, 1, "normal", 601, 900),
+        Other("masked_9x13", "masked", (9, 13), 3, 96, 1, "tiny", 602, 3000, batch=16),
+        Other("place_16x10", "place", (16, 10), 3, 80, 0, "uniform", 603, 1200),
+        Other("shapes_20x13", "segment", (20, 13), 3, 72, 0, "sincos", 604, 1200, **COLOUR),
+        Other("depth_7x12", "depth", (7, 12), 4, 128, 5, "xavier", 605, 2000, **COLOUR),
+        Other("photo_11x18", "photo", (11, 18), 3, 96, 5, "zero", 606, 1000, **COLOUR),
     )
 }
 
@@ -444,24 +451,45 @@ TRAINED_AT: Mapping[str, tuple[tuple[int, int], ...]] = {
     "shapes_12x16": ((18, 22), (7, 9)),
     "turn_8x6": ((12, 8), (5, 3)),
     "depth_10x7": ((15, 10), (6, 4)),
+    "mnist_8x11": ((12, 15), (5, 6)),
+    "masked_9x13": ((14, 18), (5, 7)),
+    "place_16x10": ((22, 14), (10, 6)),
+    "shapes_20x13": ((24, 17), (12, 7)),
+    "depth_7x12": ((10, 17), (4, 7)),
+    "photo_11x18": ((16, 25), (7, 10)),
+}
+# Those that were trained harder, too.
+HARDER_AT: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "place_16x10": ((22, 14), (10, 6)),
+    "depth_7x12": ((10, 17), (4, 7)),
 }
 STEPS, RATE = 150, 3e-4  # of the training after a resize
+HARDER = 100, 1e-3
 
 
 def trained_on(
-    other: Other, state: dict[str, Tensor], target: tuple[int, int], folder: Path
+    other: Other,
+    state: dict[str, Tensor],
+    target: tuple[int, int],
+    folder: Path,
+    steps: int = STEPS,
+    rate: float = RATE,
 ) -> Tensor:
     """Train a network on after an honest resize; give its table."""
     rows = state["pos_embed"][0].numpy()
     fair = honest(rows, other.prefix, other.grid, target, "timm").copy()
+    resized = {"pos_embed": torch.from_numpy(fair)[None]}
+    if "places" in state:  # the decoder's positions
+        places = honest(state["places"][0].numpy(), 0, other.grid, target, "timm").copy()
+        resized["places"] = torch.from_numpy(places)[None]
     torch.manual_seed(1)
     model = OtherViT(replace(other, grid=target))
-    model.load_state_dict({**state, "pos_embed": torch.from_numpy(fair)[None]})
+    model.load_state_dict({**state, **resized})
     data, loss_of = TASKS[other.task]
     images, labels = (values[TEST:] for values in pictures(data, folder))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     rng = torch.Generator().manual_seed(1)
-    for _ in range(STEPS):
+    for _ in range(steps):
         chosen = torch.randint(len(images), (other.batch,), generator=rng)
         loss = loss_of(model, images[chosen], labels[chosen], rng)
         optimizer.zero_grad()
@@ -471,15 +499,16 @@ def trained_on(
 
 
 def store_trained(folder: Path, data: Path) -> None:
-    """Add the tables of `TRAINED_AT` to those that the verdict is judged on."""
+    """Add the tables of `TRAINED_AT` and `HARDER_AT` to those that the verdict is judged on."""
     tables = trained()
-    for name, targets in TRAINED_AT.items():
+    runs = [(*run, STEPS, RATE) for run in TRAINED_AT.items()]
+    for name, targets, steps, rate in [*runs, *((*run, *HARDER) for run in HARDER_AT.items())]:
         if not (folder / f"{name}.safetensors").exists():
             continue  # keep what is stored of it
         state = load_file(folder / f"{name}.safetensors")
         for target in targets:
-            key = cost_key(f"other_{name}", target, f"{STEPS} steps at {RATE:g}")
-            tables[key] = trained_on(OTHERS[name], state, target, data).numpy()
+            key = cost_key(f"other_{name}", target, f"{steps} steps at {rate:g}")
+            tables[key] = trained_on(OTHERS[name], state, target, data, steps, rate).numpy()
     halves = {key: tables[key].astype(np.float16) for key in sorted(tables)}
     np.savez_compressed(TRAINED, **halves)  # type: ignore[arg-type]
 

@@ -6,11 +6,12 @@ Every table of `benchmarks/tables/` and of the two sample models is resized betw
 grids: by this project, by other libraries' own code and by other proper kernels (`proper.py`), and
 damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways and 18 wrong ones were
 written after the limits were fixed (`unseen.py`), and 18 and 36 more in a later round
-(`unseen_later.py`), and 39 and 48 in a third one (`unseen_third.py`; both for the real tables and
-the tables that were made for that round alone). `verify`'s verdict on each is
-counted. What a damage costs its network is stored (`verdict_networks.py` and `verdict_real.py`
-measure it), and so are the tables of networks that were trained on after an honest resize, and of
-real ones that were trained on after a damaged one (`verdict_tuned.py`).
+(`unseen_later.py`), and 39 and 48 in a third one (`unseen_third.py`), and 24 and 63 in a fourth one
+(`unseen_fourth.py`; these three for the real tables and the tables that were made for that round
+alone). `verify`'s verdict on each is counted. What a damage costs its network is stored
+(`verdict_networks.py` and `verdict_real.py` measure it), and so are the tables of networks that
+were trained on after an honest resize, and of real ones that were trained on after a damaged one
+(`verdict_tuned.py`).
 `verdict_offsets.py` judges relative tables.
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
@@ -40,7 +41,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import proper, unseen, unseen_later, unseen_third
+from benchmarks import proper, unseen, unseen_fourth, unseen_later, unseen_third
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
@@ -49,6 +50,7 @@ from benchmarks.verdict_tables import (
     FITTED,
     LAST,
     PULSE,
+    SEVENTH,
     SIXTH,
     TUNED_CHANNELS,
     Known,
@@ -146,13 +148,17 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
 
     for like in CONVENTIONS:
         yield "own", like, partial(honest, rows, prefix, grid, target, like)
-    later, third = (known.is_real or known.judged in (when, SIXTH) for when in (LATER, THIRD))
+    later, third = (
+        known.is_real or known.judged in (when, SIXTH, SEVENTH) for when in (LATER, THIRD)
+    )
+    fourth = known.is_real or known.judged == SEVENTH
     kernels = (
         ("library", proper.LIBRARIES),
         ("other", proper.OTHERS),
         ("unseen", unseen.HONEST),
         ("later", unseen_later.HONEST if later else {}),
         ("third", unseen_third.HONEST if third else {}),
+        ("fourth", unseen_fourth.HONEST if fourth else {}),
     )
     for group, named in kernels:
         for name, way in named.items():
@@ -167,6 +173,9 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
         if third:
             for name, mistake in unseen_third.mistakes(prefix):
                 yield "third damage", name, partial(whole, mistake)
+        if fourth:
+            for name, mistake in unseen_fourth.mistakes(prefix):
+                yield "fourth damage", name, partial(whole, mistake)
         for how in ALL_DAMAGE:
             yield "damage", how, partial(planted, how)
 
@@ -259,14 +268,19 @@ GROUPS = {
     "unseen": "other kernels, never looked at",
     "later": "kernels of a later round",
     "third": "kernels of a third round",
+    "fourth": "kernels of a fourth round",
     "trained": "trained after an honest resize",
     "trained damage": "trained after a damaged one",
     "damage": "damaged, all",
     "unseen damage": "damage that was never looked at",
     "later damage": "damage of a later round",
     "third damage": "damage of a third round",
+    "fourth damage": "damage of a fourth round",
 }
-DAMAGED = ("damage", "unseen damage", "later damage", "third damage", "trained damage")
+DAMAGED = (
+    *("damage", "unseen damage", "later damage", "third damage", "fourth damage"),
+    "trained damage",
+)
 # Words, whether a table is held out, whether it was seen in a sweep, and `judged` of its entry.
 SECTIONS = (
     ("tables that the limits were set on", False, True, ""),
@@ -280,6 +294,7 @@ SECTIONS = (
     ("real, held out; judged once after kernels were fitted", True, False, LAST),
     ("real, held out; judged once before mixed channels were looked for", True, False, PULSE),
     ("held out; trained for the last round, and judged once by the last rules", True, False, SIXTH),
+    ("held out; trained for the seventh round", True, False, SEVENTH),
 )
 
 

@@ -24,9 +24,9 @@ HONEST = ("own", "library", "other", "unseen", "later")  # groups of honest ways
 TUNED_LEVELS = 31  # on each side of zero that a movement is rounded to
 TUNED_CHANNELS = 64  # of a real table that was trained on
 TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
-# When tables were judged first: before kernels were fitted, after that, after a further round, and
-# after noise was told from training.
-FITTED, LAST, PULSE, SIXTH = "fitted", "last", "pulse", "sixth"
+# When tables were judged first: before kernels were fitted, after that, after a further round,
+# after noise was told from training, and with the fourth round of ways.
+FITTED, LAST, PULSE, SIXTH, SEVENTH = "fitted", "last", "pulse", "sixth", "seventh"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
 Cost = tuple[float, bool]  # loss ÷ that of the honest resize; whether that is a real rise
