@@ -22,14 +22,15 @@ from resize_pos.verify.made_by_moved import KERNELS
 from resize_pos.verify.made_by_parts import Finding
 from resize_pos.verify.made_by_restored import (
     deviations_are_restored,
-    lengths_are_restored,
     mean_is_restored,
 )
+from resize_pos.verify.made_by_rounding import rounding
 
 _CELLS, _FEWEST_CELLS = 16, 9  # of both grids: fewer fit operations by chance,
 _EXACTLY = 0.25  # so these must explain a table better by this factor
 _CHANNELS = 48  # that operations are fitted to
 _TRIED = 6  # kernels that come nearest, whatever the size of the values
+_ROUNDING = 0.7  # of what the fitted kernel leaves: if rounding is as large, nothing else is left
 _LITTLE = 0.02  # of how much positions differ: what kernels leave, and nothing has to explain
 _EXPLAINED = 0.2  # of what listed kernels leave: an operation that leaves no more was applied,
 _BETTER = 0.6  # if it is better than the fitted kernel, too, which has many more numbers
@@ -80,6 +81,8 @@ def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Findin
     `source` is a grid (1, h, w, channels). `rest`: how far the kernel that was fitted is from the
     table, as a part of how much positions differ.
     """
+    if rounding(table) >= _ROUNDING * rest:
+        return None
     cells = min(len(table), source.shape[1] * source.shape[2])
     some, rows = some_channels(source, _CHANNELS), some_channels(table, _CHANNELS)
     results = list(_nearest(some, rows, target))
@@ -87,9 +90,9 @@ def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Findin
     if cells < _FEWEST_CELLS or min(listed, rest) < _LITTLE:
         return None
     most = min(_EXPLAINED * listed, _BETTER * rest) * (1.0 if cells >= _CELLS else _EXACTLY)
-    restored = _is_restored(some, rows, results)
+    scaled_channels = deviations_are_restored(source, table)
     for name, operation, scales in _OPERATIONS:
-        if scales and restored:
+        if scales and scaled_channels:
             continue
         for honest in results:
             for made, words in operation(honest):
@@ -121,21 +124,6 @@ def _nearest(source: Wide, table: Wide, target: Grid) -> Iterator[_Honest]:
             yield honest
 
 
-def _is_restored(source: Wide, table: Wide, results: list[_Honest]) -> bool:
-    """Whether deviations were restored, or lengths of cells that have honest directions."""
-    if deviations_are_restored(source, table):
-        return True
-    if not lengths_are_restored(source, table):
-        return False
-    for honest in results:
-        made = honest.rows + honest.mean
-        factors = (table * made).sum(axis=1) / np.maximum((made**2).sum(axis=1), 1e-30)
-        apart = size(table - factors[:, None] * made)
-        if apart <= _EXPLAINED * size(honest.table - honest.rows):
-            return True
-    return False
-
-
 def _vector(honest: _Honest) -> Iterator[_Made]:
     moved = honest.moved.mean(axis=0)
     by = size(moved) / honest.usual
@@ -163,6 +151,37 @@ def _mirrors(honest: _Honest) -> Iterator[_Made]:
         yield mean + made, f"{part:.0%} of its mirror image or of its transpose was mixed in"
 
 
+def _echo(honest: _Honest) -> Iterator[_Made]:
+    """The table is a sum of the honest one and a copy of it that was moved."""
+    varying, mean = honest.varying, honest.table.mean(axis=0)
+    shape = (honest.target.height, honest.target.width, -1)
+    grid = varying.reshape(shape)
+    first, second = (
+        np.fft.rfft2(rows.reshape(shape), axes=(0, 1)) for rows in (honest.moved, grid)
+    )
+    alike = np.fft.irfft2((first * second.conj()).sum(axis=-1), s=grid.shape[:2])
+    alike[0, 0] = 0.0
+    down, across = np.unravel_index(np.abs(alike).argmax(), alike.shape)
+    steps = [
+        int(step - count if step > count // 2 else step)
+        for step, count in zip((down, across), grid.shape[:2], strict=True)
+    ]
+    copies = (np.roll(grid, steps, axis=(0, 1)), _pushed(grid, steps))
+    for copy in copies:
+        parts = np.stack([varying.reshape(-1), (copy - copy.mean(axis=(0, 1))).reshape(-1)])
+        weights, made = _combined(parts, honest.table - mean)
+        if abs(weights[1]) >= _MIXED:
+            where = f"{abs(steps[0])} rows and {abs(steps[1])} columns away"
+            yield mean + made, f"{abs(weights[1]):.0%} of itself, {where}, was mixed in"
+
+
+def _pushed(grid: Wide, steps: list[int]) -> Wide:
+    """Move a grid by some rows and columns; its border is repeated."""
+    for axis, step in enumerate(steps):
+        grid = grid.take(np.clip(np.arange(grid.shape[axis]) - step, 0, grid.shape[axis] - 1), axis)
+    return grid
+
+
 def _combined(parts: Wide, wanted: Wide) -> tuple[Wide, Wide]:
     """Fit the weights of some tables, each as one long row; give the weights and their sum."""
     gram = np.einsum("in,jn->ij", parts, parts)
@@ -184,6 +203,18 @@ def _curve(honest: _Honest) -> Iterator[_Made]:
         hats = np.stack([_hat(values, knots, at) * scale for at in range(_KNOTS)])
         made = _combined(hats.reshape(_KNOTS, -1), honest.table - mean)[1]
         yield mean + made, "every value was changed by one function: cut off, bent or shrunk"
+
+
+def _rising(honest: _Honest) -> Iterator[_Made]:
+    """A rising function of each channel's values: rounded, cut off, or numbered by their order."""
+    order = honest.rows.argsort(axis=0, kind="stable")
+    along = np.take_along_axis(honest.table, order, axis=0)
+    # For a function that rises everywhere, the largest so far and the least from here on are equal.
+    lower = np.maximum.accumulate(along, axis=0)
+    upper = np.minimum.accumulate(along[::-1], axis=0)[::-1]
+    made = np.empty_like(along)
+    np.put_along_axis(made, order, (lower + upper) / 2, axis=0)
+    yield made, "the values of each channel were rounded, cut off or bent"
 
 
 def _hat(values: Wide, knots: Wide, at: int) -> Wide:
@@ -290,6 +321,7 @@ _OPERATIONS: tuple[tuple[str, _Operation, bool], ...] = (
     ("mean changed", _vector, False),
     ("scaled", _gain, True),
     ("mirror image", _mirrors, False),
+    ("mixed with itself", _echo, False),
     ("bent", _curve, True),
     ("waves changed", _waves, True),
     ("slope added", _slope, False),
@@ -297,4 +329,5 @@ _OPERATIONS: tuple[tuple[str, _Operation, bool], ...] = (
     ("channels scaled", _channels, True),
     ("cells scaled", _cells, True),
     ("pattern added", _pattern, False),
+    ("bent", _rising, True),
 )

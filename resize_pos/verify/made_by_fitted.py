@@ -37,6 +37,7 @@ _USUALLY_APART, _MORE_APART, _APART = 0.13, 0.2, 0.35
 _FEW_LINES = 4
 _UPRIGHT = 0.6  # of these limits where lines are placed by their upper left corners
 _ELSEWHERE = (0.24, 0.45)  # … and beyond which it is another place; area averaging has 0.22 and 0.4
+_BESIDE = 0.55  # of these limits: nearly another place
 _PICKED = 0.97  # weight of a line that was picked, not averaged: nearest rounds in many ways
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
 # Two linear resizes in a row have 0.30 (on a few lines 0.24), cubic B-splines that smooth 0.32
@@ -55,6 +56,7 @@ class Fitted(Enum):
     UNKNOWN = "none that explains it"
     HONEST = "a weighted mean around each place"
     BLURRED = "a mean around each place, over more lines than one kernel takes"
+    BESIDE = "a mean around places beside its own, nearly too far for any rule of coordinates"
     DISPLACED = "a mean around other places"
 
 
@@ -106,10 +108,12 @@ def _kind(axes: list[_Axis], error: float) -> Fitted:
     in_place = all(axis.in_place for axis in axes)
     if in_place and all(axis.reach <= axis.most for axis in axes):
         return Fitted.HONEST
-    if error <= _EXACT and any(axis.elsewhere for axis in axes):
+    if any(axis.elsewhere for axis in axes):
         return Fitted.DISPLACED
-    blurred = in_place and any(axis.blurred for axis in axes)
-    return Fitted.BLURRED if blurred else Fitted.UNKNOWN
+    if in_place and any(axis.blurred for axis in axes):
+        return Fitted.BLURRED
+    beside = error <= _EXACT and any(axis.beside for axis in axes)
+    return Fitted.BESIDE if beside else Fitted.UNKNOWN
 
 
 def _nearest(source: Wide, rows: Wide, target: Grid) -> tuple[Wide, Wide]:
@@ -186,6 +190,7 @@ class _Axis:
     in_place: bool  # every new line is a weighted mean around its place
     away: float  # how far from it, ÷ the most by any rule of coordinates
     elsewhere: bool  # … so far away that it is another place
+    beside: bool  # … or nearly so
     blurred: bool  # the weights reach farther than those of a kernel
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
@@ -210,6 +215,7 @@ class _Axis:
             in_place=near and sizes <= _LARGEST_SUM and reach >= _SHORTEST,
             away=away,
             elsewhere=away > 1 and not picked and sizes <= _PLAIN_SUM,
+            beside=away > _BESIDE and not (picked or near) and sizes <= _PLAIN_SUM,
             blurred=reach > most and sizes <= (_PLAIN_SUM if lines > _FEW_LINES else _MEAN_SUM),
             reach=reach,
             most=most,

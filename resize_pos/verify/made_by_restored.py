@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.sampling import Wide, ratio, size
+from resize_pos.verify.made_by_fitted import fit_nearby
 
-_RESTORED = 0.02  # relative difference of lengths, or of deviations
+_RESTORED = 0.02  # relative difference of deviations
+_SAME_LENGTH = 1e-3  # relative difference of lengths
+_ROUNDS = 12  # of fitting a kernel to what its cells' factors leave
 _MOST_CHANNELS = 0.5  # of the channels; the factors of the others may have been limited
 _SAME_MEAN = 0.05  # of how much positions differ
+_KERNELS = (*proper.CONVENTIONAL, *proper.OTHERS)  # by which values, or lengths, are resized
 
 
 def mean_is_restored(source: Wide, rows: Wide) -> bool:
@@ -30,10 +36,32 @@ def deviations_are_restored(source: Wide, rows: Wide) -> bool:
     return bool(alive.any() and same.mean() > _MOST_CHANNELS)
 
 
-def lengths_are_restored(source: Wide, rows: Wide) -> bool:
-    """Whether the rows are as long as the source's cells, on average."""
-    before, after = (np.sqrt((cells**2).sum(axis=-1)) for cells in (source[0], rows))
-    return abs(ratio(float(after.mean()), float(before.mean())) - 1) <= _RESTORED
+def without_lengths(source: Wide, rows: Wide, target: Grid) -> Wide | None:
+    """Undo that lengths were restored; None if they are not between the source's own.
+
+    The lengths may be interpolated by another kernel than the values, or have one factor.
+    """
+    before = np.sqrt((source**2).sum(axis=-1, keepdims=True))
+    mine = np.sqrt((rows**2).sum(axis=-1))
+    kept = abs(ratio(float(mine.mean()), float(before.mean())) - 1) <= _SAME_LENGTH
+    wanted = (proper.resized(before, target, kernel).reshape(-1) for kernel in _KERNELS)
+    if not kept and not any(size(mine - each) <= _SAME_LENGTH * size(mine) for each in wanted):
+        return None
+    results = (proper.resized(source, target, kernel).reshape(rows.shape) for kernel in _KERNELS)
+    plain = max(
+        (_with_lengths_of(made, rows) for made in results),
+        key=lambda each: -size(each[0] - each[1]),
+    )[0]
+    for _ in range(_ROUNDS):
+        plain = _with_lengths_of(plain - fit_nearby(source, plain, target), rows)[0]
+    return plain
+
+
+def _with_lengths_of(made: Wide, rows: Wide) -> tuple[Wide, Wide]:
+    """Divide each row by the factor that it has beside the row of `made`; return both."""
+    energy = np.maximum(np.einsum("nd,nd->n", made, made), 1e-300)
+    factors = np.einsum("nd,nd->n", rows, made) / energy
+    return rows / np.where(factors > 0, factors, 1.0)[:, None], made
 
 
 def with_deviations_of(made: Wide, rows: Wide) -> Wide:

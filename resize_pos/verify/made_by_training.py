@@ -18,6 +18,7 @@ from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.likeness import best_kernel
 from resize_pos.quality.measures.sampling import Wide, products, ratio, size, some_channels
 from resize_pos.verify.made_by_restored import deviations_are_restored, with_deviations_of
+from resize_pos.verify.made_by_rounding import rounding
 
 _CHANNELS = 128  # that are compared
 _CELLS, _FEWEST_CELLS = 16, 9  # of both grids: too few to tell training, or to tell anything
@@ -29,16 +30,17 @@ _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
 _SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
-# A little training, beside what a fitted kernel leaves: tails, unevenness, directions and relation.
-_LIGHTLY, _LIGHT_TAILS, _LIGHT_UNEVEN, _LIGHT_DIRECTIONS, _LIGHTLY_RELATED = 0.3, 4.0, 0.8, 0.6, 0.1
+# A little training, beside what a fitted kernel leaves: up to so much of how much positions differ,
+# these tails, unevenness and directions. Its relation to positions is small.
+_LIGHT = ((0.2, 5.0, 0.85, 0.8), (0.3, 4.0, 0.8, 0.6))
+_LIGHTLY_RELATED = 0.1
 # Of how much positions differ: what may come from no cell of the source without a reason, and what
-# is too much. Methods that take no weighted means leave 0.13 of it, and more where kernels differ
-# much among themselves: half of that is little, all of it is much.
-_LITTLE, _MUCH, _OF_ENVELOPE = 0.15, 0.24, 0.5
+# is too much. Methods that take no weighted means leave up to 0.62 of the envelope.
+_LITTLE, _OF_ENVELOPE, _MUCH = 0.115, 0.62, 0.24
 _LITTLE_NOISE, _MUCH_NOISE = 0.22, 0.3  # networks hardly notice noise; something smooth costs more
+_SMOOTH = 0.3  # correlation of neighbours, from which it is smooth
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
 _NOISE, _FILLED = (_MUCH_NOISE, 3.0), 0.92
-_VALUES, _ROUNDED = 256, 0.06  # as many as eight bits have, and what these round of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Movement:
     directions: float
     shared: float
     left: float  # how much of the positions is still there
+    smooth: float  # correlation of what neighbours moved by
 
     @property
     def is_small(self) -> bool:
@@ -76,25 +79,20 @@ class Movement:
     @property
     def is_light_training(self) -> bool:
         """Whether a little training explains what a fitted kernel leaves."""
-        return (
-            self.moved <= _LIGHTLY
-            and abs(self.related) <= _LIGHTLY_RELATED
-            and self.tails <= _LIGHT_TAILS
-            and self.uneven <= _LIGHT_UNEVEN
-            and self.directions <= _LIGHT_DIRECTIONS
-            and self.shared <= _SHARED
-        )
+        shape = self.moved, self.tails, self.uneven, self.directions
+        usual = any(all(v <= most for v, most in zip(shape, row, strict=True)) for row in _LIGHT)
+        return usual and abs(self.related) <= _LIGHTLY_RELATED and self.shared <= _SHARED
 
     @property
-    def _fills_directions(self) -> bool:
-        return self.directions >= _FILLED
+    def _is_white(self) -> bool:
+        return self.directions >= _FILLED and self.smooth <= _SMOOTH
 
     def is_little(self, envelope: float) -> bool:
         """Whether so little comes from elsewhere that it needs no reason.
 
         `envelope`: how much honest results differ from each other.
         """
-        most = _LITTLE_NOISE if self._fills_directions else _LITTLE
+        most = _LITTLE_NOISE if self._is_white else _LITTLE
         return self.moved <= max(most, _OF_ENVELOPE * envelope)
 
     def is_much(self, envelope: float) -> bool:
@@ -102,13 +100,13 @@ class Movement:
 
         Where nearly nothing is left of the positions, nothing was added: they were replaced.
         """
-        least = _MUCH_NOISE if self._fills_directions else _MUCH
+        least = _MUCH_NOISE if self._is_white else _MUCH
         return self.left >= _REPLACED and self.moved >= max(least, envelope)
 
     @property
     def is_noise(self) -> bool:
         """Whether the cells and channels moved without any relation to each other."""
-        filled = self._fills_directions and not self.is_small
+        filled = self.directions >= _FILLED and not self.is_small
         return filled and self.left >= _LEFT and _NOISE[0] <= self.moved <= _NOISE[1]
 
 
@@ -129,10 +127,9 @@ def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement 
     factors = np.einsum("nd,nd->n", some, made) / np.where(lengths > 0, lengths, 1.0)
     honest = _honest(source, rows, target)
     found = _described(source, rows, factors[:, None] * made, honest, target)
-    if found is None or len(np.unique(some)) > _VALUES:
-        return found
-    rounding = ratio(_ROUNDED * size(some), size(made - made.mean(axis=0)), np.inf)
-    return replace(found, moved=float(np.sqrt(max(found.moved**2 - rounding**2, 0.0))))
+    if found is None:
+        return None
+    return replace(found, moved=float(np.sqrt(max(found.moved**2 - rounding(some) ** 2, 0.0))))
 
 
 def _honest(source: Wide, rows: Wide, target: Grid) -> Wide:
@@ -163,7 +160,17 @@ def _described(source: Wide, rows: Wide, made: Wide, honest: Wide, target: Grid)
         directions=_directions(varying) / _directions_of_noise(varying, target),
         shared=1 - (size(varying) / mine) ** 2,
         left=ratio(float(np.einsum("nd,nd->", table - mean, wanted)), size(wanted) ** 2),
+        smooth=_correlation(varying.reshape(target.height, target.width, -1)),
     )
+
+
+def _correlation(grid: Wide) -> float:
+    """Return the mean correlation of neighbours along both axes of (h, w, channels)."""
+    pairs = [(grid[1:], grid[:-1]), (grid[:, 1:], grid[:, :-1])]
+    found = [
+        ratio(float(np.einsum("hwd,hwd->", *pair)), size(pair[0]) * size(pair[1])) for pair in pairs
+    ]
+    return 0.5 * (found[0] + found[1])
 
 
 def _uneven(sizes: Wide) -> float:

@@ -106,6 +106,9 @@ def origin_in_doubt(
     elif made.fitted is Fitted.BLURRED:
         how = "It was blurred, or resized several times: its cells are means over too many others"
         yield Check("origin", Level.WARN, f"{near}. {how}")
+    elif made.fitted is Fitted.BESIDE:
+        how = "Its cells were read beside their places: moved, magnified, or by an unusual kernel"
+        yield Check("origin", Level.WARN, f"{near}. {how}")
     elif is_lost(health, checks):
         words = {
             HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"

@@ -20,6 +20,7 @@ from resize_pos.verify.made_by import ConventionMatch, Diagnosis, diagnose, near
 from resize_pos.verify.made_by_altered import find_altered
 from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel, fit_nearby
 from resize_pos.verify.made_by_moved import nearest_honest
+from resize_pos.verify.made_by_restored import without_lengths
 from resize_pos.verify.made_by_training import Movement, movement, unexplained
 from resize_pos.verify.origin import (
     TableOrigin,
@@ -98,10 +99,15 @@ def find_mistake(
 
 
 def _fitted_kernel(pair: Pair) -> KernelFit | None:
-    """Find the kernel that makes the table, whether it is listed or not."""
+    """Find the kernel that makes the table, whether it is listed or not; norms may be restored."""
     if not pair.is_single:
         return None
-    return fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
+    found = fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
+    if found.kind is Fitted.HONEST:
+        return found
+    plain = without_lengths(pair.whole_grid, pair.whole_after, pair.target)
+    undone = None if plain is None else fit_kernel(pair.whole_grid, plain, pair.target)
+    return undone if undone is not None and undone.kind is Fitted.HONEST else found
 
 
 def _find_operation(pair: Pair, rest: Wide) -> Diagnosis | None:
