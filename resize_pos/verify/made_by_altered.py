@@ -23,6 +23,7 @@ from resize_pos.verify.made_by_parts import Finding
 from resize_pos.verify.made_by_restored import (
     deviations_are_restored,
     mean_is_restored,
+    with_deviations_of,
 )
 from resize_pos.verify.made_by_rounding import rounding
 
@@ -90,10 +91,7 @@ def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Findin
     if cells < _FEWEST_CELLS or min(listed, rest) < _LITTLE:
         return None
     most = min(_EXPLAINED * listed, _BETTER * rest) * (1.0 if cells >= _CELLS else _EXACTLY)
-    scaled_channels = deviations_are_restored(source, table)
-    for name, operation, scales in _OPERATIONS:
-        if scales and scaled_channels:
-            continue
+    for name, operation in _OPERATIONS:
         for honest in results:
             for made, words in operation(honest):
                 if size(honest.table - made) <= most * size(honest.varying):
@@ -111,11 +109,14 @@ def _nearest(source: Wide, table: Wide, target: Grid) -> Iterator[_Honest]:
         return float((unit((rows - rows.mean(axis=0)).reshape(1, -1)) * varying).sum())
 
     turned, same_mean = source.swapaxes(1, 2), mean_is_restored(source, table)
+    same_deviations = deviations_are_restored(source, table)
     for kernel in sorted(KERNELS, key=alike, reverse=True)[:_TRIED]:
         rows, other = (
             proper.resized(grid, target, kernel).reshape(table.shape) - mean
             for grid in (source, turned)
         )
+        if same_deviations:
+            rows = with_deviations_of(rows, table)
         honest = _Honest(table - mean, rows, mean, other, target, np.zeros_like(mean))
         shift = (honest.table - rows).mean(axis=0)
         if same_mean or size(shift) < _SHIFTED * honest.usual:
@@ -316,18 +317,18 @@ def _places(target: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return rows.reshape(-1), columns.reshape(-1)
 
 
-# Those with few numbers come first. True: methods that restore norms or deviations do this, too.
-_OPERATIONS: tuple[tuple[str, _Operation, bool], ...] = (
-    ("mean changed", _vector, False),
-    ("scaled", _gain, True),
-    ("mirror image", _mirrors, False),
-    ("mixed with itself", _echo, False),
-    ("bent", _curve, True),
-    ("waves changed", _waves, True),
-    ("slope added", _slope, False),
-    ("stripes added", _stripes, False),
-    ("channels scaled", _channels, True),
-    ("cells scaled", _cells, True),
-    ("pattern added", _pattern, False),
-    ("bent", _rising, True),
+# Those with few numbers come first.
+_OPERATIONS: tuple[tuple[str, _Operation], ...] = (
+    ("mean changed", _vector),
+    ("scaled", _gain),
+    ("mirror image", _mirrors),
+    ("mixed with itself", _echo),
+    ("bent", _curve),
+    ("waves changed", _waves),
+    ("slope added", _slope),
+    ("stripes added", _stripes),
+    ("channels scaled", _channels),
+    ("cells scaled", _cells),
+    ("pattern added", _pattern),
+    ("bent", _rising),
 )

@@ -43,15 +43,14 @@ class Recognised:
     name: str
     down: Wide
     across: Wide
-    restored: bool = False  # each cell has a factor of its own
+    factors: Wide | None = None  # of each cell, where norms were restored
 
     def strange_channels(self, source: Wide, rows: Wide, tolerance: float) -> NDArray[np.intp]:
         """Return the channels of rows that it does not make of a grid (1, h, w, d)."""
         lines = np.swapaxes(proper.along(self.down, np.swapaxes(source, 1, 2)), 1, 2)
         made = proper.along(self.across, lines).reshape(rows.shape)
-        if self.restored:
-            energy = np.maximum(np.einsum("nd,nd->n", made, made), 1e-300)
-            made = made * (np.einsum("nd,nd->n", rows, made) / energy)[:, None]
+        if self.factors is not None:
+            made = made * self.factors[:, None]
         lengths = np.maximum(channel_lengths(rows), channel_lengths(made))
         return far_channels(channel_lengths(rows - made), lengths, tolerance)
 
@@ -68,10 +67,10 @@ def recognise(
         if ratio(size(rows - made), scale, 1.0) <= tolerance:
             return Recognised(str(kernel), down, across)
         if norms is not None and _restored(rows, made, target, kernel, norms, tolerance):
-            return Recognised(f"{kernel}, norms restored", down, across, restored=True)
+            return Recognised(f"{kernel}, norms restored", down, across, _factors(rows, made))
         if norms is not None and _restored_at_once(rows, made, norms, tolerance):
             name = f"{kernel}, norms restored by one factor"
-            return Recognised(name, down, across, restored=True)
+            return Recognised(name, down, across, _factors(rows, made))
     cells = rows.reshape(target.height, target.width, -1)
     picked = _find_picked(source[0], cells, tolerance)
     if picked is not None:
@@ -181,6 +180,12 @@ def _restored(
     wanted = np.maximum(proper.resized(norms.before, target, kernel), 0.0)
     wanted = wanted.reshape(norms.after.shape)
     return ratio(size(norms.after - wanted), size(wanted), 1.0) <= max(tolerance, 1e-4)
+
+
+def _factors(rows: Wide, made: Wide) -> Wide:
+    """Return how much longer each row is than the kernel makes it."""
+    energy = np.maximum(np.einsum("nd,nd->n", made, made), 1e-300)
+    return np.asarray(np.einsum("nd,nd->n", rows, made) / energy)
 
 
 def _restored_at_once(rows: Wide, made: Wide, norms: Norms, tolerance: float) -> bool:

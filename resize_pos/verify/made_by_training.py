@@ -55,7 +55,7 @@ class Movement:
     directions: float
     shared: float
     left: float  # how much of the positions is still there
-    smooth: float  # correlation of what neighbours moved by
+    smooth: float = 0.0  # correlation of what neighbours moved by
 
     @property
     def is_small(self) -> bool:

@@ -1,4 +1,4 @@
-"""A convention is recognised by some channels, and holds only if all channels follow it."""
+"""A method is recognised by some channels, and holds only if all channels follow it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,23 @@ def verified(how: str, channels: NDArray[np.intp], kind: str) -> TableVerificati
 
 @pytest.mark.parametrize("kind", ["negated", "zero", "mirrored", "doubled"])
 @pytest.mark.parametrize("count", [1, 12, len(UNSEEN)])
-@pytest.mark.parametrize("how", ["timm", "dpt"])
+@pytest.mark.parametrize(
+    "how",
+    ["timm", "dpt", "PIL lanczos", "two hops bicubic", "torch area"],
+)
 def test_channels_outside_of_every_sample_are_found(how: str, count: int, kind: str) -> None:
     found = verified(how, UNSEEN[:count], kind)
     assert worst(found.checks) is Level.FAIL, found.checks
     assert found.made_by is None
     assert f"{count} of 128 channels differ" in found.checks[0].detail
     assert f"({UNSEEN[0]}" in found.checks[0].detail
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_channels_are_found_where_norms_were_restored(count: int) -> None:
+    found = verified("bicubic, norm restored", UNSEEN[:count], "negated")  # norms stay as they were
+    assert worst(found.checks) is Level.FAIL, found.checks
+    assert f"norms restored, but {count} of 128 channels differ" in found.checks[0].detail
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])

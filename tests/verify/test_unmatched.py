@@ -1,0 +1,86 @@
+"""What comes from no source cell around its place is not believed, whatever the damage is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from benchmarks.verdict import made, step_for
+from benchmarks.verdict_tables import known_tables
+from resize_pos.quality.checks import Level, worst
+from resize_pos.verify.against_source import TableVerification, explain
+
+Cells = NDArray[np.float64]
+Shape = tuple[int, int]
+TABLES = {table.name: table for table in known_tables()}
+PAIRS: list[tuple[str, Shape]] = [
+    ("pulse_spread_9x9", (14, 13)),
+    ("pulse_mean_18x18", (11, 10)),
+    ("vit_base_14x14", (21, 18)),
+    ("pix2tex_12x42", (7, 23)),
+    ("dinov2_vits_37x37", (22, 20)),
+]
+
+
+def changed(name: str, target: Shape, by: Cells, size: float) -> TableVerification:
+    """Add something to an honest resize, of this size beside how much positions differ."""
+    known = TABLES[name]
+    table = made(known, target, "timm")[1].copy()
+    cells = table[known.prefix :]
+    deviation = float((cells - cells.mean(axis=0)).std())
+    cells += (size * deviation * by / by.std()).reshape(cells.shape).astype(np.float32)
+    return explain(step_for(known, target), known.rows, table)
+
+
+def another(name: str, target: Shape, reach: float) -> Cells:
+    """A table without any relation to the source; `reach`: how smooth it is."""
+    shape = (*target, TABLES[name].rows.shape[1])
+    random = np.random.default_rng(7).normal(size=shape)
+    return np.asarray(ndimage.gaussian_filter(random, (reach * target[0], reach * target[1], 0)))
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_a_quarter_of_another_table_fails(name: str, target: Shape) -> None:
+    found = changed(name, target, another(name, target, 0.1), 0.4)
+    assert worst(found.checks) is Level.FAIL, found.checks
+    assert found.diagnosis is not None
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_a_little_of_another_table_is_in_doubt(name: str, target: Shape) -> None:
+    found = changed(name, target, another(name, target, 0.1), 0.22)
+    assert worst(found.checks) is Level.WARN, found.checks
+    assert "hard training, or damage" in found.checks[0].detail
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_a_trace_of_another_table_passes(name: str, target: Shape) -> None:
+    found = changed(name, target, another(name, target, 0.1), 0.05)
+    assert worst(found.checks) is Level.OK, found.checks
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_some_cells_of_a_smooth_table_may_not_be_copies_of_others(name: str, target: Shape) -> None:
+    known = TABLES[name]
+    table = made(known, target, "timm")[1].copy()
+    cells = table[known.prefix :].reshape(*target, -1)
+    cells[: target[0] // 2, : target[1] // 2] = cells[target[0] // 4, target[1] // 4]
+    found = explain(step_for(known, target), known.rows, table)
+    assert worst(found.checks) is Level.FAIL, found.checks
+
+
+@pytest.mark.parametrize("how", ["Lanczos, lengths bilinear", "mean norm kept"])
+@pytest.mark.parametrize(("name", "target"), PAIRS)
+def test_norms_may_be_restored_by_any_kernel(name: str, target: Shape, how: str) -> None:
+    known = TABLES[name]
+    found = explain(step_for(known, target), known.rows, made(known, target, how)[1])
+    assert worst(found.checks) is Level.OK, found.checks
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS[:2])
+def test_a_grid_that_was_read_a_little_too_wide_is_in_doubt(name: str, target: Shape) -> None:
+    known = TABLES[name]
+    found = explain(step_for(known, target), known.rows, made(known, target, "15 % too wide")[1])
+    assert worst(found.checks) is not Level.OK, found.checks
