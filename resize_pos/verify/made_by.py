@@ -102,10 +102,10 @@ def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> tuple[str | None, Diag
     tolerance = _TOLERANCE.get(dtype.name, _COARSE)
     rows = pair.cells_after
     method = recognise(pair.cells_before, rows, pair.target, tolerance, pair.norms)
-    if method is None or not pair.is_single:
+    if method is None or pair.copies > 1:
         return None if method is None else method.name, None
-    strange = method.strange_channels(pair.whole_grid, pair.whole_after, tolerance)
-    return method.name, _changed(strange, pair.whole_after.shape[1])
+    strange = method.strange_channels(pair.many_grid, pair.many_after, tolerance)
+    return method.name, _changed(strange, pair.many_after.shape[1])
 
 
 def find_changed_channels(

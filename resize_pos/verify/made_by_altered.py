@@ -29,7 +29,8 @@ from resize_pos.verify.made_by_rounding import rounding
 
 _CELLS, _FEWEST_CELLS = 16, 9  # of both grids: fewer fit operations by chance,
 _EXACTLY = 0.25  # so these must explain a table better by this factor
-_CHANNELS = 48  # that operations are fitted to
+_CHANNELS, _FEWEST_CHANNELS = 48, 12  # that operations are fitted to,
+_NUMBERS = 1 << 17  # … and how many numbers these may have
 _TRIED = 6  # kernels that come nearest, whatever the size of the values
 _ROUNDING = 0.7  # of what the fitted kernel leaves: if rounding is as large, nothing else is left
 _LITTLE = 0.02  # of how much positions differ: what kernels leave, and nothing has to explain
@@ -39,6 +40,8 @@ _SHIFTED = 0.15  # of how much positions differ: a vector that was added
 _SCALED = 0.05  # how far a factor is from one
 _MIXED = 0.05  # weight of a mirror image
 _KNOTS = 12  # of a curve
+_BENT = 0.06  # of how much positions differ: eight bits round each channel by less
+_DISORDER = 0.5  # of a change: what no rising function explains of it in other cells
 _FEWEST_LINES = 5  # of an axis, to tell slow waves from fast ones
 _SLOW_WAVES = 3  # along each axis
 _SLOW = 0.12  # how far the factor of the slowest waves is from one
@@ -85,7 +88,8 @@ def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Findin
     if rounding(table) >= _ROUNDING * rest:
         return None
     cells = min(len(table), source.shape[1] * source.shape[2])
-    some, rows = some_channels(source, _CHANNELS), some_channels(table, _CHANNELS)
+    fewer = min(_CHANNELS, max(_FEWEST_CHANNELS, _NUMBERS // len(table)))
+    some, rows = some_channels(source, fewer), some_channels(table, fewer)
     results = list(_nearest(some, rows, target))
     listed = min((size(one.moved) / size(one.varying) for one in results), default=0.0)
     if cells < _FEWEST_CELLS or min(listed, rest) < _LITTLE:
@@ -208,14 +212,27 @@ def _curve(honest: _Honest) -> Iterator[_Made]:
 
 def _rising(honest: _Honest) -> Iterator[_Made]:
     """A rising function of each channel's values: rounded, cut off, or numbered by their order."""
-    order = honest.rows.argsort(axis=0, kind="stable")
-    along = np.take_along_axis(honest.table, order, axis=0)
+    if size(honest.moved) < _BENT * size(honest.varying):
+        return
+    made = _risen(honest.rows, honest.table)
+    # Where values hardly change their order, any change is such a function. So the same changes in
+    # other cells must not be one.
+    moved = np.roll(honest.moved, len(honest.rows) // 2 + 1, axis=0)
+    other = honest.rows + honest.shift + moved
+    if size(other - _risen(honest.rows, other)) >= _DISORDER * size(moved):
+        yield made, "the values of each channel were rounded, cut off or bent"
+
+
+def _risen(values: Wide, wanted: Wide) -> Wide:
+    """Return a rising function of each column of values that comes near to what is wanted."""
+    order = values.argsort(axis=0, kind="stable")
+    along = np.take_along_axis(wanted, order, axis=0)
     # For a function that rises everywhere, the largest so far and the least from here on are equal.
     lower = np.maximum.accumulate(along, axis=0)
     upper = np.minimum.accumulate(along[::-1], axis=0)[::-1]
     made = np.empty_like(along)
     np.put_along_axis(made, order, (lower + upper) / 2, axis=0)
-    yield made, "the values of each channel were rounded, cut off or bent"
+    return made
 
 
 def _hat(values: Wide, knots: Wide, at: int) -> Wide:

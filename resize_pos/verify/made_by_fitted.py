@@ -66,6 +66,7 @@ class KernelFit:
 
     kind: Fitted
     away: float  # how far its weights are from their places; beyond 1, farther than by any rule
+    elsewhere: bool  # … and they are plain means around other places
 
 
 def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
@@ -86,7 +87,8 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
     near = error <= _NEAR and _each_is_near(apart.reshape(rows.shape), size(cells))
     axes = [_Axis.of(weights) for weights in (down, across)]
     kind = _kind(axes, error) if near else Fitted.UNKNOWN
-    return KernelFit(kind, max(axis.away for axis in axes))
+    elsewhere = any(axis.elsewhere for axis in axes)
+    return KernelFit(kind, max(axis.away for axis in axes), elsewhere)
 
 
 def _each_is_near(apart: Wide, whole: float) -> bool:
@@ -110,10 +112,11 @@ def _kind(axes: list[_Axis], error: float) -> Fitted:
         return Fitted.HONEST
     if any(axis.elsewhere for axis in axes):
         return Fitted.DISPLACED
+    if error > _EXACT:
+        return Fitted.UNKNOWN
     if in_place and any(axis.blurred for axis in axes):
         return Fitted.BLURRED
-    beside = error <= _EXACT and any(axis.beside for axis in axes)
-    return Fitted.BESIDE if beside else Fitted.UNKNOWN
+    return Fitted.BESIDE if any(axis.beside for axis in axes) else Fitted.UNKNOWN
 
 
 def _nearest(source: Wide, rows: Wide, target: Grid) -> tuple[Wide, Wide]:

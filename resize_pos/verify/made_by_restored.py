@@ -6,6 +6,8 @@ damage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from resize_pos.core.geometry import Grid
@@ -36,32 +38,54 @@ def deviations_are_restored(source: Wide, rows: Wide) -> bool:
     return bool(alive.any() and same.mean() > _MOST_CHANNELS)
 
 
-def without_lengths(source: Wide, rows: Wide, target: Grid) -> Wide | None:
-    """Undo that lengths were restored; None if they are not between the source's own.
+def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wide, Wide]]:
+    """Undo that lengths were restored, if they are the source's: give source and rows for a fit.
 
-    The lengths may be interpolated by another kernel than the values, or have one factor.
+    The lengths may be interpolated by another kernel than the values, or have one factor. The
+    directions may be interpolated without the lengths.
     """
     before = np.sqrt((source**2).sum(axis=-1, keepdims=True))
     mine = np.sqrt((rows**2).sum(axis=-1))
-    kept = abs(ratio(float(mine.mean()), float(before.mean())) - 1) <= _SAME_LENGTH
-    wanted = (proper.resized(before, target, kernel).reshape(-1) for kernel in _KERNELS)
-    if not kept and not any(size(mine - each) <= _SAME_LENGTH * size(mine) for each in wanted):
-        return None
+    signs = _signs(before, mine, target)
+    if signs is not None:
+        directions = source / np.where(before > 0, before, 1.0)
+        for values in (source, directions):
+            yield values, _plain(values, rows * signs[:, None], target, each=True)
+    elif abs(ratio(float(mine.mean()), float(before.mean())) - 1) <= _SAME_LENGTH:
+        yield source, _plain(source, rows, target, each=False)
+
+
+def _signs(before: Wide, mine: Wide, target: Grid) -> Wide | None:
+    """Return the signs of interpolated lengths; a cubic kernel may make some of them negative."""
+    for kernel in _KERNELS:
+        wanted = proper.resized(before, target, kernel).reshape(-1)
+        if size(mine - np.abs(wanted)) <= _SAME_LENGTH * size(mine):
+            return np.where(wanted < 0, -1.0, 1.0)
+    return None
+
+
+def _plain(source: Wide, rows: Wide, target: Grid, *, each: bool) -> Wide:
+    """Divide rows by the factors that they have beside what a kernel makes of the source.
+
+    `each`: every row has a factor of its own.
+    """
     results = (proper.resized(source, target, kernel).reshape(rows.shape) for kernel in _KERNELS)
-    plain = max(
-        (_with_lengths_of(made, rows) for made in results),
-        key=lambda each: -size(each[0] - each[1]),
+    plain = min(
+        ((_divided(rows, made, each), made) for made in results),
+        key=lambda pair: size(pair[0] - pair[1]),
     )[0]
     for _ in range(_ROUNDS):
-        plain = _with_lengths_of(plain - fit_nearby(source, plain, target), rows)[0]
+        plain = _divided(rows, plain - fit_nearby(source, plain, target), each)
     return plain
 
 
-def _with_lengths_of(made: Wide, rows: Wide) -> tuple[Wide, Wide]:
-    """Divide each row by the factor that it has beside the row of `made`; return both."""
-    energy = np.maximum(np.einsum("nd,nd->n", made, made), 1e-300)
-    factors = np.einsum("nd,nd->n", rows, made) / energy
-    return rows / np.where(factors > 0, factors, 1.0)[:, None], made
+def _divided(rows: Wide, made: Wide, each: bool) -> Wide:
+    energy = np.einsum("nd,nd->n", made, made)
+    shared = np.einsum("nd,nd->n", rows, made)
+    if not each:
+        energy, shared = (np.full_like(values, values.sum()) for values in (energy, shared))
+    factors = shared / np.maximum(energy, 1e-300)
+    return np.asarray(rows / np.where(factors > 0, factors, 1.0)[:, None])
 
 
 def with_deviations_of(made: Wide, rows: Wide) -> Wide:

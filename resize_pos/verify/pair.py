@@ -12,7 +12,8 @@ from resize_pos.quality.measures.sampling import Wide, spread
 from resize_pos.verify.made_by_proper import Norms
 
 _CHANNELS = 24
-_WHOLE = 1 << 23  # up to this many numbers, all channels are used
+_WHOLE = 1 << 23  # up to this many numbers, all channels are used,
+_MANY = 1 << 21  # … and beyond it, as many channels as have so many numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class Pair:
     target: Grid
     whole_before: Wide  # the cells (rows × channels) with all channels, of tables that fit
     whole_after: Wide
+    many_before: Wide  # the same with as many channels as fit, of every table
+    many_after: Wide
+    copies: int  # grids in one table: one for each frame
     norms: Norms | None  # over all channels, of tables that fit
 
     @property
@@ -41,14 +45,14 @@ class Pair:
         return self.whole_before.reshape(1, self.source.height, self.source.width, -1)
 
     @property
+    def many_grid(self) -> Wide:
+        """The source grid with many channels, (1, h, w, d)."""
+        return self.many_before.reshape(1, self.source.height, self.source.width, -1)
+
+    @property
     def is_whole(self) -> bool:
         """Whether both tables fit, so that all channels are there."""
         return len(self.whole_before) > 0 and len(self.whole_after) > 0
-
-    @property
-    def is_single(self) -> bool:
-        """Whether the whole tables are there, and hold one grid: not one for each frame."""
-        return self.is_whole and self.norms is not None and len(self.norms.before) == 1
 
     @property
     def cells_after(self) -> Wide:
@@ -73,6 +77,13 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
         first = parts.grid[0].reshape(-1, channels)
         return first.astype(np.float64) if first.size <= _WHOLE else np.zeros((0, channels))
 
+    def many(parts: Unfolded) -> Wide:
+        if len(whole_before) and len(whole_after):
+            return whole_before if parts is old else whole_after
+        most = spread(channels, max(_CHANNELS, _MANY // max(source.cells, target.cells)))
+        return np.asarray(parts.grid[0].reshape(-1, channels)[:, most], np.float64)
+
+    whole_before, whole_after = whole(old), whole(new)
     norms = None
     if max(old.grid.size, new.grid.size) <= _WHOLE and len(new.grid) == copies:
         before, after = (norm_map(parts.grid.astype(np.float64)) for parts in (old, new))
@@ -84,7 +95,10 @@ def make_pair(old: Unfolded, new: Unfolded, source: Grid, target: Grid) -> Pair:
         old.suffix.shape[1],
         source,
         target,
-        whole(old),
-        whole(new),
+        whole_before,
+        whole_after,
+        many(old),
+        many(new),
+        copies,
         norms,
     )

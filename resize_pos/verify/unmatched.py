@@ -36,6 +36,8 @@ _BY_CHANCE = 0.96
 # Of tables with few cells, what hard training leaves at most (0.4), and how far it moves cells away
 # from their places (1.8), relative to what rules of coordinates do.
 _LEFT_OVER, _AWAY = 0.41, 2.0
+# On more cells: how far they are away where hardly anything else was done to them.
+_MOVED_AWAY, _MOVED_ALONE = 1.3, 0.05
 
 
 def explain_unmatched(
@@ -57,9 +59,9 @@ def explain_unmatched(
     if fitted in (Fitted.HONEST, Fitted.BLURRED) and found is None:
         checks = proven(checks)
     elif fit is not None and found is None and not is_lost(health, checks):
-        rest = fit_nearby(pair.whole_grid, pair.whole_after, pair.target)
+        rest = fit_nearby(pair.many_grid, pair.many_after, pair.target)
         found = _find_operation(pair, rest)
-        left = unexplained(pair.whole_grid, pair.whole_after, rest, pair.target)
+        left = unexplained(pair.many_grid, pair.many_after, rest, pair.target)
         envelope = measured.values.get("unlikeness_honest", 0.0)
         plain = level is Level.OK and (left is None or left.is_little(envelope))
         if found is None and not plain and in_place(measured):
@@ -100,21 +102,23 @@ def find_mistake(
 
 def _fitted_kernel(pair: Pair) -> KernelFit | None:
     """Find the kernel that makes the table, whether it is listed or not; norms may be restored."""
-    if not pair.is_single:
+    if pair.copies > 1:
         return None
-    found = fit_kernel(pair.whole_grid, pair.whole_after, pair.target)
+    found = fit_kernel(pair.many_grid, pair.many_after, pair.target)
     if found.kind is Fitted.HONEST:
         return found
-    plain = without_lengths(pair.whole_grid, pair.whole_after, pair.target)
-    undone = None if plain is None else fit_kernel(pair.whole_grid, plain, pair.target)
-    return undone if undone is not None and undone.kind is Fitted.HONEST else found
+    for source, rows in without_lengths(pair.many_grid, pair.many_after, pair.target):
+        undone = fit_kernel(source, rows, pair.target)
+        if undone.kind is Fitted.HONEST:
+            return undone
+    return found
 
 
 def _find_operation(pair: Pair, rest: Wide) -> Diagnosis | None:
     """Say which operation was applied to an honest resize; `rest` is what no kernel explains."""
-    made = pair.whole_after - rest
+    made = pair.many_after - rest
     left = ratio(size(rest), size(made - made.mean(axis=0)), np.inf)
-    found = find_altered(pair.whole_grid, pair.whole_after, left, pair.target)
+    found = find_altered(pair.many_grid, pair.many_after, left, pair.target)
     return None if found is None else Diagnosis(found.name, found.detail, 0.0, True)
 
 
@@ -123,7 +127,7 @@ def _find_training(pair: Pair, error: float) -> Movement | None:
 
     `error`: the distance to the nearest honest result.
     """
-    found = movement(pair.whole_grid, pair.whole_after, pair.target)
+    found = movement(pair.many_grid, pair.many_after, pair.target)
     if found is None or not found.is_training:
         return None
     mistake = nearest_mistake(pair)
@@ -148,4 +152,5 @@ def _find_doubt(rest: Movement, fit: KernelFit, envelope: float) -> str | None:
         part = f"{rest.moved:.0%} of how much its positions differ"
         return f"{part} comes from no cell of the source around its place"
     away = rest.is_small and fit.away >= _AWAY
-    return "Its cells come from other places than their own" if away else None
+    moved = fit.elsewhere and fit.away >= _MOVED_AWAY and rest.moved <= _MOVED_ALONE
+    return "Its cells come from other places than their own" if away or moved else None

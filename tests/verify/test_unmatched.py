@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from benchmarks.verdict import made, step_for
-from benchmarks.verdict_tables import known_tables
+from benchmarks.verdict_tables import Known, known_tables
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 
@@ -69,6 +69,18 @@ def test_some_cells_of_a_smooth_table_may_not_be_copies_of_others(name: str, tar
     cells[: target[0] // 2, : target[1] // 2] = cells[target[0] // 4, target[1] // 4]
     found = explain(step_for(known, target), known.rows, table)
     assert worst(found.checks) is Level.FAIL, found.checks
+
+
+def test_a_table_that_is_too_large_to_read_whole_is_judged_by_many_channels() -> None:
+    random = np.random.default_rng(8).normal(size=(40, 36, 1024))
+    source = ndimage.gaussian_filter(random, (4, 4, 0)).astype(np.float32).reshape(-1, 1024)
+    known = Known("large", source, 0, (40, 36), False, False, "made here")
+    table = made(known, (96, 90), "hf")[1]
+    step = step_for(known, (96, 90))
+    assert worst(explain(step, source, table).checks) is Level.OK
+    mirrored = table.reshape(96, 90, -1)[:, ::-1].reshape(table.shape)
+    found = explain(step, source, (0.75 * table + 0.25 * mirrored).astype(np.float32))
+    assert found.diagnosis is not None and found.diagnosis.name == "mirror image"
 
 
 @pytest.mark.parametrize("how", ["Lanczos, lengths bilinear", "mean norm kept"])

@@ -6,6 +6,7 @@ hundred cells, or a few dozen channels, give the same result to two digits.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,16 @@ _ROWS, _DEPTH = 32, 256  # block size that stays below the limit
 _STEP = 16  # a multiple of what BLAS adds up at once: padding to it does not change the sums
 
 
+@lru_cache(maxsize=64)
 def spread(count: int, limit: int) -> NDArray[np.intp]:
     """Choose at most `limit` of `count` indexes, spread evenly but without a common period."""
     if count <= limit:
-        return np.arange(count)
-    order = np.argsort((np.arange(count) * _GOLDEN) % 1.0, kind="stable")
-    return np.sort(order[:limit])
+        chosen = np.arange(count)
+    else:
+        order = np.argsort((np.arange(count) * _GOLDEN) % 1.0, kind="stable")
+        chosen = np.sort(order[:limit])
+    chosen.flags.writeable = False
+    return chosen
 
 
 def some_channels(grid: Wide, limit: int = 48) -> Wide:
