@@ -42,7 +42,7 @@ _MIXED = 0.05  # weight of a mirror image
 _KNOTS = 12  # of a curve
 _BENT = 0.06  # of how much positions differ: eight bits round each channel by less
 _DISORDER = 0.5  # of a change: what no rising function explains of it in other cells
-_FEWEST_LINES = 5  # of an axis, to tell slow waves from fast ones
+_FEWEST_LINES = 4  # of an axis, to tell slow waves from fast ones
 _SLOW_WAVES = 3  # along each axis
 _SLOW = 0.12  # how far the factor of the slowest waves is from one
 

@@ -36,7 +36,7 @@ _LIGHT = ((0.2, 5.0, 0.85, 0.8), (0.3, 4.0, 0.8, 0.6))
 _LIGHTLY_RELATED = 0.1
 # Of how much positions differ: what may come from no cell of the source without a reason, and what
 # is too much. Methods that take no weighted means leave up to 0.62 of the envelope.
-_LITTLE, _OF_ENVELOPE, _MUCH = 0.115, 0.66, 0.24
+_LITTLE, _OF_ENVELOPE, _MUCH = 0.12, 0.67, 0.24
 _LITTLE_NOISE, _MUCH_NOISE = 0.22, 0.3  # networks hardly notice noise; something smooth costs more
 _SMOOTH = 0.3  # correlation of neighbours, from which it is smooth
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
