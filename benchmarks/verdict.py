@@ -7,11 +7,11 @@ grids: by this project, by other libraries' own code and by other proper kernels
 damaged in 97 ways (`damage.py`, `damage_more.py`). Eight further honest ways and 18 wrong ones were
 written after the limits were fixed (`unseen.py`), and 18 and 36 more in a later round
 (`unseen_later.py`), and 39 and 48 in a third one (`unseen_third.py`), and 24 and 63 in a fourth one
-(`unseen_fourth.py`; these three for the real tables and the tables that were made for that round
-alone). `verify`'s verdict on each is counted. What a damage costs its network is stored
-(`verdict_networks.py` and `verdict_real.py` measure it), and so are the tables of networks that
-were trained on after an honest resize, and of real ones that were trained on after a damaged one
-(`verdict_tuned.py`).
+(`unseen_fourth.py`), and 20 and 60 in a fifth one (`unseen_fifth.py`; these four for the real
+tables and the tables that were made for such a round alone). `verify`'s verdict on each is counted.
+What a damage costs its network is stored (`verdict_networks.py` and `verdict_real.py` measure it),
+and so are the tables of networks that were trained on after an honest resize, and of real ones that
+were trained on after a damaged one (`verdict_tuned.py`).
 `verdict_offsets.py` judges relative tables.
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
@@ -41,7 +41,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import proper, unseen, unseen_fourth, unseen_later, unseen_third
+from benchmarks import proper, unseen, unseen_fifth, unseen_fourth, unseen_later, unseen_third
 from benchmarks.damage import honest
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
@@ -151,7 +151,7 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
     later, third = (
         known.is_real or known.judged in (when, SIXTH, SEVENTH) for when in (LATER, THIRD)
     )
-    fourth = known.is_real or known.judged == SEVENTH
+    fourth = fifth = known.is_real or known.judged == SEVENTH
     kernels = (
         ("library", proper.LIBRARIES),
         ("other", proper.OTHERS),
@@ -159,6 +159,7 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
         ("later", unseen_later.HONEST if later else {}),
         ("third", unseen_third.HONEST if third else {}),
         ("fourth", unseen_fourth.HONEST if fourth else {}),
+        ("fifth", unseen_fifth.HONEST if fifth else {}),
     )
     for group, named in kernels:
         for name, way in named.items():
@@ -176,6 +177,9 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
         if fourth:
             for name, mistake in unseen_fourth.mistakes(prefix):
                 yield "fourth damage", name, partial(whole, mistake)
+        if fifth:
+            for name, mistake in unseen_fifth.mistakes(prefix):
+                yield "fifth damage", name, partial(whole, mistake)
         for how in ALL_DAMAGE:
             yield "damage", how, partial(planted, how)
 
@@ -269,6 +273,7 @@ GROUPS = {
     "later": "kernels of a later round",
     "third": "kernels of a third round",
     "fourth": "kernels of a fourth round",
+    "fifth": "kernels of a fifth round",
     "trained": "trained after an honest resize",
     "trained damage": "trained after a damaged one",
     "damage": "damaged, all",
@@ -276,10 +281,11 @@ GROUPS = {
     "later damage": "damage of a later round",
     "third damage": "damage of a third round",
     "fourth damage": "damage of a fourth round",
+    "fifth damage": "damage of a fifth round",
 }
 DAMAGED = (
     *("damage", "unseen damage", "later damage", "third damage", "fourth damage"),
-    "trained damage",
+    *("fifth damage", "trained damage"),
 )
 # Words, whether a table is held out, whether it was seen in a sweep, and `judged` of its entry.
 SECTIONS = (

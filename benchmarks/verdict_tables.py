@@ -25,7 +25,7 @@ TUNED_LEVELS = 31  # on each side of zero that a movement is rounded to
 TUNED_CHANNELS = 64  # of a real table that was trained on
 TUNED, TUNED_ABOUT = TABLES / "tuned.npz", TABLES / "tuned.json"
 # When tables were judged first: before kernels were fitted, after that, after a further round,
-# after noise was told from training, and with the fourth round of ways.
+# after noise was told from training, and with the fourth round of ways (and then the fifth one).
 FITTED, LAST, PULSE, SIXTH, SEVENTH = "fitted", "last", "pulse", "sixth", "seventh"
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
