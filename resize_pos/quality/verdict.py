@@ -222,6 +222,12 @@ def limits_of(name: str, bounds: tuple[float, float], values: Mapping[str, float
     ]
 
 
+def is_like_an_honest_one(measured: Measured) -> bool:
+    """Whether a table is not so unlike every honest result that it fails for that alone."""
+    values = measured.values
+    return values.get("unlikeness", 0.0) <= limits_of("unlikeness", UNLIKENESS, values)[1]
+
+
 def in_place(measured: Measured) -> bool:
     """Whether no cell resembles another place more than its own, however much it changed."""
     values = measured.values

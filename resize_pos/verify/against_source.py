@@ -46,7 +46,11 @@ from resize_pos.verify.origin import offset_checks
 from resize_pos.verify.output_plan import plan_between
 from resize_pos.verify.pair import make_pair
 from resize_pos.verify.scaled_queries import find_scaled
-from resize_pos.verify.unmatched import explain_unmatched, find_mistake, recognised
+from resize_pos.verify.unmatched import (
+    explain_unmatched,
+    find_mistake_of_offsets,
+    recognised,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -261,7 +265,7 @@ def explain(
             checks = recognised(str(made_by), found, checks)
     elif origin is not None:
         if not origin.exact and not source_health.is_empty:
-            found = find_mistake(pair, origin.check.level)
+            found = find_mistake_of_offsets(pair, origin.check.level)
         checks = offset_checks(origin, found, checks)
     return TableVerification(step, checks, matches, found, health, measured.values, measured.peers)
 

@@ -23,6 +23,7 @@ from resize_pos.verify.made_by_parts import Finding
 from resize_pos.verify.made_by_restored import (
     deviations_are_restored,
     mean_is_restored,
+    spread_is_restored,
     with_deviations_of,
 )
 from resize_pos.verify.made_by_rounding import rounding
@@ -39,6 +40,7 @@ _BETTER = 0.6  # if it is better than the fitted kernel, too, which has many mor
 _SHIFTED = 0.15  # of how much positions differ: a vector that was added
 _SCALED = 0.05  # how far a factor is from one
 _MIXED = 0.05  # weight of a mirror image
+_STEPS = 3  # of the sequence on each side that cells are mixed with
 _KNOTS = 12  # of a curve
 _BENT = 0.06  # of how much positions differ: eight bits round each channel by less
 _DISORDER = 0.5  # of a change: what no rising function explains of it in other cells
@@ -114,6 +116,7 @@ def _nearest(source: Wide, table: Wide, target: Grid) -> Iterator[_Honest]:
 
     turned, same_mean = source.swapaxes(1, 2), mean_is_restored(source, table)
     same_deviations = deviations_are_restored(source, table)
+    same_spread = spread_is_restored(source, table)
     for kernel in sorted(KERNELS, key=alike, reverse=True)[:_TRIED]:
         rows, other = (
             proper.resized(grid, target, kernel).reshape(table.shape) - mean
@@ -121,6 +124,10 @@ def _nearest(source: Wide, table: Wide, target: Grid) -> Iterator[_Honest]:
         )
         if same_deviations:
             rows = with_deviations_of(rows, table)
+        elif same_spread:
+            centred = rows - rows.mean(axis=0)
+            factor = ratio(size(table - table.mean(axis=0)), size(centred), 1.0)
+            rows = rows.mean(axis=0) + factor * centred
         honest = _Honest(table - mean, rows, mean, other, target, np.zeros_like(mean))
         shift = (honest.table - rows).mean(axis=0)
         if same_mean or size(shift) < _SHIFTED * honest.usual:
@@ -178,6 +185,14 @@ def _echo(honest: _Honest) -> Iterator[_Made]:
         if abs(weights[1]) >= _MIXED:
             where = f"{abs(steps[0])} rows and {abs(steps[1])} columns away"
             yield mean + made, f"{abs(weights[1]):.0%} of itself, {where}, was mixed in"
+
+
+def _sequence(honest: _Honest) -> Iterator[_Made]:
+    """Cells were mixed with those before and after them in the sequence, across ends of rows."""
+    varying, mean = honest.varying, honest.table.mean(axis=0)
+    copies = [np.roll(varying, step, axis=0) for step in range(-_STEPS, _STEPS + 1)]
+    parts = np.stack([copy.reshape(-1) for copy in copies])
+    yield mean + _combined(parts, honest.table - mean)[1], "it was averaged along the sequence"
 
 
 def _pushed(grid: Wide, steps: list[int]) -> Wide:
@@ -340,6 +355,7 @@ _OPERATIONS: tuple[tuple[str, _Operation], ...] = (
     ("scaled", _gain),
     ("mirror image", _mirrors),
     ("mixed with itself", _echo),
+    ("mixed along the sequence", _sequence),
     ("bent", _curve),
     ("waves changed", _waves),
     ("slope added", _slope),

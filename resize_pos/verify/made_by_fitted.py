@@ -35,9 +35,11 @@ _MEAN_SUM, _PLAIN_SUM, _LARGEST_SUM = 1.1, 1.5, 3.0
 # inverses lean more.
 _USUALLY_APART, _MORE_APART, _APART = 0.13, 0.2, 0.35
 _FEW_LINES = 4
+_FEWEST_ZOOMED = 6  # lines: of fewer, most lean
 _UPRIGHT = 0.6  # of these limits where lines are placed by their upper left corners
 _ELSEWHERE = (0.24, 0.45)  # … and beyond which it is another place; area averaging has 0.22 and 0.4
-_BESIDE = 0.55  # of these limits: nearly another place
+_BESIDE = 0.3  # lines of the coarser grid: what the outermost lines are off by because of a zoom
+_PICKED_AWAY = 1.5  # of these limits, where lines are picked
 _PICKED = 0.97  # weight of a line that was picked, not averaged: nearest rounds in many ways
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
 # Two linear resizes in a row have 0.30 (on a few lines 0.24), cubic B-splines that smooth 0.32
@@ -56,7 +58,7 @@ class Fitted(Enum):
     UNKNOWN = "none that explains it"
     HONEST = "a weighted mean around each place"
     BLURRED = "a mean around each place, over more lines than one kernel takes"
-    BESIDE = "a mean around places beside its own, nearly too far for any rule of coordinates"
+    BESIDE = "a mean around its place in a picture that is too wide or too narrow"
     DISPLACED = "a mean around other places"
 
 
@@ -193,7 +195,7 @@ class _Axis:
     in_place: bool  # every new line is a weighted mean around its place
     away: float  # how far from it, ÷ the most by any rule of coordinates
     elsewhere: bool  # … so far away that it is another place
-    beside: bool  # … or nearly so
+    beside: bool  # the lines are too near to each other, or too far apart
     blurred: bool  # the weights reach farther than those of a kernel
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
@@ -217,12 +219,27 @@ class _Axis:
         return cls(
             in_place=near and sizes <= _LARGEST_SUM and reach >= _SHORTEST,
             away=away,
-            elsewhere=away > 1 and not picked and sizes <= _PLAIN_SUM,
-            beside=away > _BESIDE and not (picked or near) and sizes <= _PLAIN_SUM,
+            elsewhere=away > (_PICKED_AWAY if picked else 1) and sizes <= _PLAIN_SUM,
+            beside=sizes <= _PLAIN_SUM and _zoomed(middle, old, new) > _BESIDE,
             blurred=reach > most and sizes <= (_PLAIN_SUM if lines > _FEW_LINES else _MEAN_SUM),
             reach=reach,
             most=most,
         )
+
+
+def _zoomed(middle: Wide, old: int, new: int) -> float:
+    """Return how far outermost lines are off because all lines are too near or too far apart.
+
+    In lines of the coarser grid. Any pace between those of the rules of coordinates is right.
+    """
+    lines = min(old, new)
+    inner = np.arange(new)[1:-1]  # the outermost lines lean inwards
+    if lines < _FEWEST_ZOOMED:
+        return 0.0
+    pace = float(np.polyfit(inner, middle[inner], 1)[0])
+    paces = sorted((old / new, (old - 1) / max(new - 1, 1)))
+    beyond = max(paces[0] - pace, pace - paces[1], 0.0)
+    return beyond * new / 2 / max(1.0, old / new)
 
 
 def _places(old: int, new: int) -> Iterator[tuple[Wide, float]]:

@@ -38,6 +38,15 @@ def deviations_are_restored(source: Wide, rows: Wide) -> bool:
     return bool(alive.any() and same.mean() > _MOST_CHANNELS)
 
 
+def spread_is_restored(source: Wide, rows: Wide) -> bool:
+    """Whether positions differ as much as in the source, over all channels."""
+    before, after = (
+        float(np.sqrt(((c - c.mean(axis=0)) ** 2).mean()))
+        for c in (source.reshape(-1, source.shape[-1]), rows)
+    )
+    return abs(ratio(after, before) - 1) <= _SAME_LENGTH
+
+
 def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wide, Wide]]:
     """Undo that lengths were restored, if they are the source's: give source and rows for a fit.
 
@@ -53,6 +62,10 @@ def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wi
             yield values, _plain(values, rows * signs[:, None], target, each=True)
     elif abs(ratio(float(mine.mean()), float(before.mean())) - 1) <= _SAME_LENGTH:
         yield source, _plain(source, rows, target, each=False)
+    for mean in (source.mean(axis=(0, 1, 2)), rows.mean(axis=0)):
+        if spread_is_restored(source, rows):
+            varying = source - source.mean(axis=(0, 1, 2)), rows - mean
+            yield varying[0], _plain(*varying, target, each=False)
 
 
 def _signs(before: Wide, mine: Wide, target: Grid) -> Wide | None:

@@ -29,6 +29,7 @@ _LEFT, _REPLACED = 0.6, 0.3  # of the positions: what must still be there; below
 _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread values have 1.8
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
 _DIRECTIONS = 0.85  # share of the directions that noise would fill
+_HELD, _OWN = 0.8, 0.74  # of the variance, and of the movement: training has 0.67 there at most
 _SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
 # A little training, beside what a fitted kernel leaves: up to so much of how much positions differ,
 # these tails, unevenness and directions. Its relation to positions is small.
@@ -37,7 +38,7 @@ _LIGHTLY_RELATED = 0.1
 # Of how much positions differ: what may come from no cell of the source without a reason, and what
 # is too much. Methods that take no weighted means leave up to 0.62 of the envelope.
 _LITTLE, _OF_ENVELOPE, _MUCH = 0.12, 0.67, 0.24
-_LITTLE_NOISE, _MUCH_NOISE = 0.22, 0.3  # networks hardly notice noise; something smooth costs more
+_LITTLE_NOISE, _MUCH_NOISE = 0.205, 0.3  # networks hardly notice noise; something smooth costs more
 _SMOOTH = 0.3  # correlation of neighbours, from which it is smooth
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
 _NOISE, _FILLED = (_MUCH_NOISE, 3.0), 0.92
@@ -56,6 +57,12 @@ class Movement:
     shared: float
     left: float  # how much of the positions is still there
     smooth: float = 0.0  # correlation of what neighbours moved by
+    own: float = 0.0  # share in the directions that positions themselves mostly differ in
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it consists of the source's own cells, in other places; training does not."""
+        return self.own >= _OWN
 
     @property
     def is_small(self) -> bool:
@@ -81,6 +88,7 @@ class Movement:
         """Whether a little training explains what a fitted kernel leaves."""
         shape = self.moved, self.tails, self.uneven, self.directions
         usual = any(all(v <= most for v, most in zip(shape, row, strict=True)) for row in _LIGHT)
+        usual = usual and not self.is_own
         return usual and abs(self.related) <= _LIGHTLY_RELATED and self.shared <= _SHARED
 
     @property
@@ -161,7 +169,19 @@ def _described(source: Wide, rows: Wide, made: Wide, honest: Wide, target: Grid)
         shared=1 - (size(varying) / mine) ** 2,
         left=ratio(float(np.einsum("nd,nd->", table - mean, wanted)), size(wanted) ** 2),
         smooth=_correlation(varying.reshape(target.height, target.width, -1)),
+        own=_share_of_own(varying, some_channels(source, _CHANNELS)[0]),
     )
+
+
+def _share_of_own(moved: Wide, source: Wide) -> float:
+    """Return the share of a movement in the directions that hold most of the source's variance."""
+    cells = source.reshape(-1, source.shape[-1])
+    varying = cells - cells.mean(axis=0)
+    strengths, directions = np.linalg.eigh(varying.T @ varying)
+    held = np.cumsum(strengths[::-1])
+    count = int(np.searchsorted(held, _HELD * held[-1])) + 1
+    along = moved @ directions[:, ::-1][:, :count]
+    return ratio(size(along), size(moved)) ** 2
 
 
 def _correlation(grid: Wide) -> float:

@@ -107,7 +107,7 @@ def origin_in_doubt(
         how = "It was blurred, or resized several times: its cells are means over too many others"
         yield Check("origin", Level.WARN, f"{near}. {how}")
     elif made.fitted is Fitted.BESIDE:
-        how = "Its cells were read beside their places: moved, magnified, or by an unusual kernel"
+        how = "Its cells were read a little beside their places: it is too wide or too narrow"
         yield Check("origin", Level.WARN, f"{near}. {how}")
     elif is_lost(health, checks):
         words = {

@@ -15,7 +15,7 @@ from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.measures.sampling import Wide, ratio, size
 from resize_pos.quality.table_health import Health
-from resize_pos.quality.verdict import in_place
+from resize_pos.quality.verdict import in_place, is_like_an_honest_one
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis, diagnose, nearest_mistake
 from resize_pos.verify.made_by_altered import find_altered
 from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel, fit_nearby
@@ -37,7 +37,7 @@ _BY_CHANCE = 0.96
 # from their places (1.8), relative to what rules of coordinates do.
 _LEFT_OVER, _AWAY = 0.41, 2.0
 # On more cells: how far they are away where hardly anything else was done to them.
-_MOVED_AWAY, _MOVED_ALONE = 1.3, 0.05
+_MOVED_AWAY, _MOVED_ALONE = 1.6, 0.04
 
 
 def explain_unmatched(
@@ -52,7 +52,9 @@ def explain_unmatched(
     error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
     checks = allow_training(checks, error, measured)
     fit = _fitted_kernel(pair) if stretchable else None
-    fitted = Fitted.UNKNOWN if fit is None else fit.kind
+    # On a few lines any matrices may look like a kernel's, so the result must look like one, too.
+    likely = fit is not None and is_like_an_honest_one(measured)
+    fitted = fit.kind if fit is not None and likely else Fitted.UNKNOWN
     level = worst(of_table(checks))
     found = find_mistake(pair, level, trained=stretchable, fitted=fitted)
     moved = doubt = None
@@ -64,12 +66,12 @@ def explain_unmatched(
         left = unexplained(pair.many_grid, pair.many_after, rest, pair.target)
         envelope = measured.values.get("unlikeness_honest", 0.0)
         plain = level is Level.OK and (left is None or left.is_little(envelope))
-        if found is None and not plain and in_place(measured):
+        if found is None and not plain and in_place(measured) and not (left and left.is_own):
             moved = _find_training(pair, error)
         if moved is not None:
             checks = allow_training(proven(checks), error, measured, certain=True)
         elif found is None and left is not None:
-            found, doubt = _find_foreign(left, envelope), _find_doubt(left, fit, envelope)
+            found, doubt = _find_foreign(left, envelope), _find_doubt(left, fit, measured)
     made = TableOrigin(found, fitted, moved, doubt)
     origin = origin_in_doubt(matches, made, health, checks, measured, error)
     return (*origin, *checks), found
@@ -98,6 +100,14 @@ def find_mistake(
     """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
     found = diagnose(pair, trained=trained, fitted=fitted)
     return None if found is not None and not found.certain and level is Level.OK else found
+
+
+def find_mistake_of_offsets(pair: Pair, level: Level) -> Diagnosis | None:
+    """Find the mistake, or the operation, that made a relative table."""
+    found = find_mistake(pair, level)
+    if found is not None or pair.copies > 1:
+        return found
+    return _find_operation(pair, fit_nearby(pair.many_grid, pair.many_after, pair.target))
 
 
 def _fitted_kernel(pair: Pair) -> KernelFit | None:
@@ -145,12 +155,15 @@ def _find_foreign(rest: Movement, envelope: float) -> Diagnosis | None:
     return Diagnosis("mixed with something else", words, 0.0, True)
 
 
-def _find_doubt(rest: Movement, fit: KernelFit, envelope: float) -> str | None:
+def _find_doubt(rest: Movement, fit: KernelFit, measured: Measured) -> str | None:
     """Say why a table is no plain resize; None where nothing speaks against it."""
+    envelope = measured.values.get("unlikeness_honest", 0.0)
+    unlike = measured.values.get("unlikeness", 0.0) > envelope
     explained = rest.is_little(envelope) or rest.is_light_training
     if rest.moved >= _LEFT_OVER if rest.is_small else not explained:
         part = f"{rest.moved:.0%} of how much its positions differ"
         return f"{part} comes from no cell of the source around its place"
     away = rest.is_small and fit.away >= _AWAY
     moved = fit.elsewhere and fit.away >= _MOVED_AWAY and rest.moved <= _MOVED_ALONE
-    return "Its cells come from other places than their own" if away or moved else None
+    found = away or (moved and unlike)
+    return "Its cells come from other places than their own" if found else None
