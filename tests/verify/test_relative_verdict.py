@@ -78,3 +78,33 @@ def test_every_damage_fails_and_is_named(tables: dict[str, np.ndarray], how: str
 def test_every_table_states_where_it_comes_from() -> None:
     for name, about in json.loads(ABOUT.read_text(encoding="utf-8")).items():
         assert about["origin"], name
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("weaker", "scaled"),
+        ("mixed with its mirror image", "mirror image"),
+        ("roots", "bent"),
+        ("a slope added", "slope added"),
+    ],
+)
+def test_an_operation_on_a_relative_table_fails_by_its_name(
+    tables: dict[str, np.ndarray], how: str, name: str
+) -> None:
+    before = tables["digits_5x6 0"]
+    after = honest(before, GRID, TARGET, "swin")
+    cells = after.reshape(2 * TARGET[0] - 1, 2 * TARGET[1] - 1, -1).astype(np.float64)
+    mean, deviation = cells.mean((0, 1)), cells.std((0, 1))
+    varying = cells - mean
+    slope = np.linspace(-1, 1, cells.shape[1])[None, :, None] * np.arange(1, cells.shape[-1] + 1)
+    changed = {
+        "weaker": 0.75 * varying,
+        "mixed with its mirror image": 0.75 * varying + 0.25 * varying[:, ::-1],
+        "roots": np.sign(varying) * np.sqrt(np.abs(varying) * deviation),
+        "a slope added": varying + 0.15 * deviation * slope,
+    }[how]
+    table = (mean + changed).reshape(after.shape).astype(np.float32)
+    found = explain(step_for(before, GRID, TARGET), before, table)
+    assert worst(found.checks) is Level.FAIL, found.checks
+    assert found.diagnosis is not None and found.diagnosis.name == name, found.diagnosis
