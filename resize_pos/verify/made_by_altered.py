@@ -66,14 +66,14 @@ class _Honest:
         return np.asarray(self.rows - self.rows.mean(axis=0))
 
     @property
-    def moved(self) -> Wide:
-        """How the table differs."""
-        return np.asarray(self.table - self.rows - self.shift)
+    def usual(self) -> float:
+        """How much positions differ."""
+        return size(self.varying) / float(np.sqrt(len(self.rows)))
 
     @property
-    def usual(self) -> float:
-        """How much they differ."""
-        return size(self.varying) / float(np.sqrt(len(self.rows)))
+    def moved(self) -> Wide:
+        """How the table differs from the rows."""
+        return np.asarray(self.table - self.rows - self.shift)
 
 
 # What the operation makes of the honest rows, and the words for it.

@@ -48,10 +48,10 @@ def spread_is_restored(source: Wide, rows: Wide) -> bool:
 
 
 def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wide, Wide]]:
-    """Undo that lengths were restored, if they are the source's: give source and rows for a fit.
+    """Undo that lengths or deviations were restored: give source and rows for a fit.
 
-    The lengths may be interpolated by another kernel than the values, or have one factor. The
-    directions may be interpolated without the lengths.
+    Lengths may be interpolated by another kernel than the values, or have one factor, and
+    directions may be interpolated without them. Deviations may have one factor.
     """
     before = np.sqrt((source**2).sum(axis=-1, keepdims=True))
     mine = np.sqrt((rows**2).sum(axis=-1))
@@ -62,10 +62,11 @@ def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wi
             yield values, _plain(values, rows * signs[:, None], target, each=True)
     elif abs(ratio(float(mine.mean()), float(before.mean())) - 1) <= _SAME_LENGTH:
         yield source, _plain(source, rows, target, each=False)
-    for mean in (source.mean(axis=(0, 1, 2)), rows.mean(axis=0)):
-        if spread_is_restored(source, rows):
-            varying = source - source.mean(axis=(0, 1, 2)), rows - mean
-            yield varying[0], _plain(*varying, target, each=False)
+    if not spread_is_restored(source, rows):
+        return
+    own = source.mean(axis=(0, 1, 2))
+    for mean in (own, rows.mean(axis=0)):
+        yield source - own, _plain(source - own, rows - mean, target, each=False)
 
 
 def _signs(before: Wide, mine: Wide, target: Grid) -> Wide | None:
