@@ -114,11 +114,12 @@ def _kind(axes: list[_Axis], error: float) -> Fitted:
         return Fitted.HONEST
     if any(axis.elsewhere for axis in axes):
         return Fitted.DISPLACED
-    if error > _EXACT:
-        return Fitted.UNKNOWN
-    if in_place and any(axis.blurred for axis in axes):
+    # Of many lines, the reach is uncertain where a table is smooth.
+    certain = [axis for axis in axes if axis.few or error <= _EXACT]
+    if in_place and any(axis.blurred for axis in certain):
         return Fitted.BLURRED
-    return Fitted.BESIDE if any(axis.beside for axis in axes) else Fitted.UNKNOWN
+    beside = error <= _EXACT and any(axis.beside for axis in axes)
+    return Fitted.BESIDE if beside else Fitted.UNKNOWN
 
 
 def _nearest(source: Wide, rows: Wide, target: Grid) -> tuple[Wide, Wide]:
@@ -197,6 +198,7 @@ class _Axis:
     elsewhere: bool  # … so far away that it is another place
     beside: bool  # the lines are too near to each other, or too far apart
     blurred: bool  # the weights reach farther than those of a kernel
+    few: bool  # there are only a few lines
     reach: float  # how far the weights of a line reach
     most: float  # how far those of a kernel do
 
@@ -222,6 +224,7 @@ class _Axis:
             elsewhere=away > (_PICKED_AWAY if picked else 1) and sizes <= _PLAIN_SUM,
             beside=sizes <= _PLAIN_SUM and _zoomed(middle, old, new) > _BESIDE,
             blurred=reach > most and sizes <= (_PLAIN_SUM if lines > _FEW_LINES else _MEAN_SUM),
+            few=lines <= _FEW_LINES,
             reach=reach,
             most=most,
         )

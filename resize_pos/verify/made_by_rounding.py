@@ -7,19 +7,22 @@ import numpy as np
 from resize_pos.quality.measures.sampling import Wide, ratio, size
 
 _VALUES = 256  # as many as eight bits have
-_MOST = 0.1
+# The limit, for tables with as many values as floats of eight bits have, and with fewer.
+_MOST, _FEW_VALUES, _MOST_OF_FEW = 0.3, 64, 0.1
 _SEVEN_BITS = 50  # steps between zero and the largest value; not every step occurs
 _WHOLE = 0.05  # of a step: how far from whole numbers the values may be
 _MOST_CHANNELS = 0.5  # that must be so
 
 
 def rounding(rows: Wide) -> float:
-    """Return how far values were rounded, as a part of how much rows differ, up to 0.1.
+    """Return how far values were rounded, as a part of how much rows differ, up to a limit.
 
     Rounding by more is damage. It is 0 for values of more than eight bits.
     """
-    errors = _of_all(rows) if len(np.unique(rows)) <= _VALUES else _of_channels(rows)
-    return min(ratio(errors, size(rows - rows.mean(axis=0))), _MOST)
+    count = len(np.unique(rows))
+    errors = _of_all(rows) if count <= _VALUES else _of_channels(rows)
+    most = _MOST if count >= _FEW_VALUES else _MOST_OF_FEW
+    return min(ratio(errors, size(rows - rows.mean(axis=0))), most)
 
 
 def _of_all(rows: Wide) -> float:

@@ -18,6 +18,7 @@ from resize_pos.quality.table_health import Health
 from resize_pos.quality.verdict import in_place, is_like_an_honest_one
 from resize_pos.verify.made_by import ConventionMatch, Diagnosis, diagnose, nearest_mistake
 from resize_pos.verify.made_by_altered import find_altered
+from resize_pos.verify.made_by_cells import is_interpolated
 from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel, fit_nearby
 from resize_pos.verify.made_by_moved import nearest_honest
 from resize_pos.verify.made_by_restored import without_lengths
@@ -65,8 +66,8 @@ def explain_unmatched(
         found = _find_operation(pair, rest)
         left = unexplained(pair.many_grid, pair.many_after, rest, pair.target)
         envelope = measured.values.get("unlikeness_honest", 0.0)
-        plain = level is Level.OK and (left is None or left.is_little(envelope))
-        if found is None and not plain and in_place(measured) and not (left and left.is_own):
+        little = left is None or left.is_little(envelope) or left.is_own
+        if found is None and not little and in_place(measured):
             moved = _find_training(pair, error)
         if moved is not None:
             checks = allow_training(proven(checks), error, measured, certain=True)
@@ -121,6 +122,8 @@ def _fitted_kernel(pair: Pair) -> KernelFit | None:
         undone = fit_kernel(source, rows, pair.target)
         if undone.kind is Fitted.HONEST:
             return undone
+    if is_interpolated(pair.many_grid, pair.many_after, pair.target):
+        return replace(found, kind=Fitted.HONEST)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import ndimage
+from scipy import interpolate, ndimage
 
 from benchmarks.verdict import made, step_for
 from benchmarks.verdict_tables import Known, known_tables
@@ -129,6 +129,26 @@ def test_its_own_cells_in_other_places_are_no_training(name: str, target: Shape)
     found = explain(step_for(known, target), known.rows, table)
     assert worst(found.checks) is Level.FAIL, found.checks
     assert found.diagnosis is not None
+
+
+@pytest.mark.parametrize(("name", "target"), PAIRS[:3])
+def test_cells_may_be_interpolated_in_triangles(name: str, target: Shape) -> None:
+    known = TABLES[name]
+    height, width = known.grid
+    places = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), axis=-1)
+    wanted = np.meshgrid(
+        *(
+            np.clip((np.arange(t) + 0.5) * s / t - 0.5, 0, s - 1)
+            for s, t in zip(known.grid, target, strict=True)
+        ),
+        indexing="ij",
+    )
+    rows = known.rows[known.prefix :]
+    cells = interpolate.griddata(places.reshape(-1, 2), rows, np.stack(wanted, -1), "linear")
+    prefix = known.rows[: known.prefix]
+    table = np.concatenate([prefix, cells.reshape(-1, rows.shape[1])]).astype(np.float32)
+    found = explain(step_for(known, target), known.rows, table)
+    assert worst(found.checks) is Level.OK, found.checks
 
 
 def test_averages_along_the_sequence_fail_by_name() -> None:
