@@ -156,6 +156,7 @@ NOT_DRAWN: Mapping[str, str] = {
     "NORM_USUAL": "It only chooses words: no level depends on it.",
     "NORM_OFF": "It is part of the rule for `gain`, and that block applies it.",
     "DEVIATION_OFF": "It is part of the rule where positions differ more; that block applies it.",
+    "UNLIKE_BY_KERNEL": "It says only which fitted kernels are believed.",
     "ENVELOPE_FACTORS": "They are part of every limit that is drawn relative to its envelope.",
     "FEWEST_CELLS": "It says which tables are judged at all; those below it are not drawn.",
     "SMALL": "It says which limits apply, and the blocks use those of each table.",

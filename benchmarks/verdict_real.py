@@ -13,9 +13,11 @@ rendered lines of text.
 What counts as costly was fixed before anything was measured. The honest conventions (nearest aside)
 change the answer, too. A damage is costly if it changes the answer more than the farthest of them
 on every picture, and by 1.5 times as much on average. `tables/costs.json` gets the ratio to the
-farthest honest one, and whether that is costly. All channels are damaged here; the verdict is
-judged on the channels that are stored. A network is run at new grids of up to so many cells as take
-some minutes; `--cells` states another number, and `--ways` the damages.
+farthest honest one, and whether that is costly. The proper kernels of `proper.py` are measured,
+too: some of them would be costly in this sense, so `verdict.py` asks that a damage costs more than
+any of them. All channels are damaged here; the verdict is judged on the channels that are stored.
+A network is run at new grids of up to so many cells as take some minutes; `--cells` states another
+number, and `--ways` the ways.
 """
 
 from __future__ import annotations
@@ -400,14 +402,17 @@ class Judge:
         return round(ratio, 4), ratio > COSTLY and bool(np.all(change > self.farthest))
 
 
-def damaged(known: Known, most: int) -> Iterator[tuple[Shape, str, Table]]:
-    """Damage a whole table in every way, for new grids of up to so many cells."""
-    from benchmarks.verdict import DAMAGED, FOR_DAMAGE, targets, versions
+def made(known: Known, most: int) -> Iterator[tuple[Shape, str, Table]]:
+    """Resize a whole table in every proper way, and damage it in every way.
+
+    That is done for new grids of up to so many cells.
+    """
+    from benchmarks.verdict import DAMAGED, FOR_DAMAGE, PROPER, targets, versions
 
     for target in targets(known.grid)[:FOR_DAMAGE]:
         if target[0] * target[1] <= most:
             for group, how, table in versions(known, target, damage=True):
-                if group in DAMAGED:
+                if group in (*PROPER, *DAMAGED):
                     yield target, how, table
 
 
@@ -420,7 +425,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", metavar="NAME", choices=list(networks))
-    parser.add_argument("--ways", nargs="*", metavar="NAME", help="these damages alone")
+    parser.add_argument("--ways", nargs="*", metavar="NAME", help="these ways alone")
     parser.add_argument("--cells", type=int, metavar="N", help="run grids of up to so many cells")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -433,7 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known = replace(listed[name], rows=real.rows)
         judge = cache(partial(Judge, real, known))
         found = costs()
-        for target, how, table in damaged(known, options.cells or most):
+        for target, how, table in made(known, options.cells or most):
             if options.ways and how not in options.ways:
                 continue
             key = cost_key(name, target, how)

@@ -21,7 +21,7 @@ from resize_pos.verify.made_by_restored import deviations_are_restored, with_dev
 from resize_pos.verify.made_by_rounding import rounding
 
 _CHANNELS = 128  # that are compared
-_CELLS, _FEWEST_CELLS = 16, 9  # of both grids: too few to tell training, or to tell anything
+_CELLS, _FEWEST_CELLS = 16, 4  # of both grids: too few to tell training, or to tell anything
 _MOST_MOVED = 5.0  # times how much positions differ; beyond it, too little is left to be seen
 # Cosine of the movement and the positions: training may strengthen them, damage takes them away.
 _RELATED = (-0.12, 0.3)
@@ -34,10 +34,18 @@ _SHARED = 0.5  # of the movement that may be the same in all cells; a vector add
 # A little training, beside what a fitted kernel leaves: up to so much of how much positions differ,
 # these tails, unevenness and directions. Its relation to positions is small.
 _LIGHT = ((0.2, 5.0, 0.85, 0.8), (0.3, 4.0, 0.8, 0.6))
+_LIGHT_FEW = (0.41, 5.0, 1.0)  # the same on few cells, which always fill all directions
 _LIGHTLY_RELATED = 0.1
+_KEPT = 0.9  # of the positions: what training leaves; runs here left 0.93 at least
+# … and what honest methods leave: 0.84 at least where they agree, and less where they do not.
+_WEAK, _WEAK_OF_ENVELOPE = 0.8, 1.25
+# A vector that was added to all cells, and only to some channels: its share, its size, and how
+# uneven it is. Training moves all channels, and of honest methods what is shared has 0.02 at most.
+_VECTOR = (0.7, 0.03, 2.0)
 # Of how much positions differ: what may come from no cell of the source without a reason, and what
 # is too much. Methods that take no weighted means leave up to 0.62 of the envelope.
 _LITTLE, _OF_ENVELOPE, _MUCH = 0.12, 0.67, 0.24
+_LITTLE_FEW, _NINE = 0.2, 9  # on fewer than nine cells
 _LITTLE_NOISE, _MUCH_NOISE = 0.205, 0.3  # networks hardly notice noise; something smooth costs more
 _SMOOTH = 0.3  # correlation of neighbours, from which it is smooth
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
@@ -87,9 +95,21 @@ class Movement:
     def is_light_training(self) -> bool:
         """Whether a little training explains what a fitted kernel leaves."""
         shape = self.moved, self.tails, self.uneven, self.directions
-        usual = any(all(v <= most for v, most in zip(shape, row, strict=True)) for row in _LIGHT)
-        usual = usual and not self.is_own
+        rows = (_LIGHT_FEW,) if self.is_small else _LIGHT
+        usual = any(all(v <= most for v, most in zip(shape, row, strict=False)) for row in rows)
+        usual = usual and not self.is_own and self.left >= _KEPT
         return usual and abs(self.related) <= _LIGHTLY_RELATED and self.shared <= _SHARED
+
+    def is_weak(self, envelope: float) -> bool:
+        """Whether less is left of the positions than any honest method leaves."""
+        return self.left < min(_WEAK, 1 - _WEAK_OF_ENVELOPE * envelope)
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether one vector was added to all cells, and only to some channels."""
+        share, moved, uneven = _VECTOR
+        found = self.shared >= share and self.moved >= moved and self.uneven >= uneven
+        return found and not self.is_small
 
     @property
     def _is_white(self) -> bool:
@@ -100,7 +120,8 @@ class Movement:
 
         `envelope`: how much honest results differ from each other.
         """
-        most = _LITTLE_NOISE if self._is_white else _LITTLE
+        little = _LITTLE if self.cells >= _NINE else _LITTLE_FEW
+        most = _LITTLE_NOISE if self._is_white else little
         return self.moved <= max(most, _OF_ENVELOPE * envelope)
 
     def is_much(self, envelope: float) -> bool:

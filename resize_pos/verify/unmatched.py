@@ -34,11 +34,11 @@ from resize_pos.verify.pair import Pair
 
 # Of the honest distance: so near may a mistake come to a table that was trained on.
 _BY_CHANCE = 0.96
-# Of tables with few cells, what hard training leaves at most (0.4), and how far it moves cells away
-# from their places (1.8), relative to what rules of coordinates do.
-_LEFT_OVER, _AWAY = 0.41, 2.0
-# On more cells: how far they are away where hardly anything else was done to them.
-_MOVED_AWAY, _MOVED_ALONE = 1.6, 0.04
+# How far cells are away from their places, relative to what rules of coordinates do: on few cells
+# (hard training has 1.8), on more cells where hardly anything else was done to them, …
+_AWAY, _MOVED_AWAY, _MOVED_ALONE = 2.0, 1.6, 0.04
+# … and where the kernel makes a table that differs so many times more than honest results do.
+_ODDLY_AWAY, _ODD = 1.0, 1.25
 
 
 def explain_unmatched(
@@ -161,12 +161,18 @@ def _find_foreign(rest: Movement, envelope: float) -> Diagnosis | None:
 def _find_doubt(rest: Movement, fit: KernelFit, measured: Measured) -> str | None:
     """Say why a table is no plain resize; None where nothing speaks against it."""
     envelope = measured.values.get("unlikeness_honest", 0.0)
-    unlike = measured.values.get("unlikeness", 0.0) > envelope
-    explained = rest.is_little(envelope) or rest.is_light_training
-    if rest.moved >= _LEFT_OVER if rest.is_small else not explained:
+    unlike = measured.values.get("unlikeness", 0.0)
+    if not rest.is_little(envelope) and not rest.is_light_training:
         part = f"{rest.moved:.0%} of how much its positions differ"
         return f"{part} comes from no cell of the source around its place"
+    if rest.is_weak(envelope):
+        return f"Only {max(rest.left, 0.0):.0%} of how much positions differ is left"
+    if rest.is_vector:
+        return "One vector was added to some channels of all cells"
+    # What the fitted kernel makes of the source beyond what honest kernels do.
+    odd = float(np.sqrt(max(unlike**2 - rest.moved**2, 0.0)))
+    oddly = odd > _ODD * envelope and fit.away >= _ODDLY_AWAY and not rest.is_light_training
     away = rest.is_small and fit.away >= _AWAY
     moved = fit.elsewhere and fit.away >= _MOVED_AWAY and rest.moved <= _MOVED_ALONE
-    found = away or (moved and unlike)
+    found = away or oddly or (moved and unlike > envelope)
     return "Its cells come from other places than their own" if found else None

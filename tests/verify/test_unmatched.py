@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import interpolate, ndimage
 
 from benchmarks.verdict import made, step_for
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict_tables import Known, known_tables, trained
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 
@@ -157,3 +157,40 @@ def test_averages_along_the_sequence_fail_by_name() -> None:
     found = explain(step_for(known, target), known.rows, table)
     assert found.diagnosis is not None
     assert found.diagnosis.name == "mixed along the sequence"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "how", "words"),
+    [
+        ("opera_year_4x4", (6, 6), "each quarter half centred", "of how much positions differ is"),
+        ("opera_fine_4x4", (2, 2), "contrast of 0.6", "of how much positions differ is left"),
+        ("opera_fine_4x4", (2, 2), "30 % of its transpose", "comes from no cell of the source"),
+        ("opera_fine_4x4", (2, 2), "its own cells shuffled on top", "from other places"),
+        ("dinov2_vits_37x37", (22, 20), "half a cell off and weaker", "from other places"),
+        ("dinov2_vits_37x37", (22, 20), "difference of two kernels tenfold", "from other places"),
+        ("other_depth_7x12", (4, 7), "some channels centred", "One vector was added to some"),
+    ],
+)
+def test_what_is_too_little_to_fail_is_in_doubt(
+    name: str, target: Shape, how: str, words: str
+) -> None:
+    known = TABLES[name]
+    found = explain(step_for(known, target), known.rows, made(known, target, how)[1])
+    assert worst(found.checks) is Level.WARN, found.checks
+    assert words in found.checks[0].detail
+
+
+def test_matrices_that_make_something_unlike_any_resize_are_no_kernel() -> None:
+    # On a few lines, matrices that exchange two waves look like those of a kernel.
+    known = TABLES["opera_fine_4x4"]
+    table = made(known, (6, 6), "two waves exchanged")[1]
+    found = explain(step_for(known, (6, 6)), known.rows, table)
+    assert worst(found.checks) is Level.FAIL, found.checks
+    assert found.diagnosis is not None
+
+
+@pytest.mark.parametrize("name", ["digits_3x4", "digits_4x4"])
+def test_training_of_four_cells_passes(name: str) -> None:
+    known, table = TABLES[name], trained()[f"{name} 2x2 300 steps at 0.0003"]
+    found = explain(step_for(known, (2, 2)), known.rows, table)
+    assert worst(found.checks) is Level.OK, found.checks
