@@ -46,6 +46,9 @@ _VECTOR = (0.7, 0.03, 2.0)
 # is too much. Methods that take no weighted means leave up to 0.62 of the envelope.
 _LITTLE, _OF_ENVELOPE, _MUCH = 0.12, 0.67, 0.24
 _LITTLE_FEW, _NINE = 0.2, 9  # on fewer than nine cells
+# Correlation of neighbours up to which the rest is detail, about which honest results differ. Of
+# smoother rests, honest methods leave 0.10 at most.
+_DETAIL = 0.6
 _LITTLE_NOISE, _MUCH_NOISE = 0.205, 0.3  # networks hardly notice noise; something smooth costs more
 _SMOOTH = 0.3  # correlation of neighbours, from which it is smooth
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
@@ -122,7 +125,9 @@ class Movement:
         """
         little = _LITTLE if self.cells >= _NINE else _LITTLE_FEW
         most = _LITTLE_NOISE if self._is_white else little
-        return self.moved <= max(most, _OF_ENVELOPE * envelope)
+        if self.smooth <= _DETAIL:
+            most = max(most, _OF_ENVELOPE * envelope)
+        return self.moved <= most
 
     def is_much(self, envelope: float) -> bool:
         """Whether so much comes from elsewhere that the table is wrong, unless it was trained.

@@ -1,4 +1,4 @@
-"""What a source looks like that was turned, cut, or resampled along one axis alone."""
+"""What a source looks like that was turned, cut, wrapped, or resampled along one axis alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
+from resize_pos.core.conventions import CONVENTIONS, Coordinates, Method, Resampling
 from resize_pos.core.geometry import Grid
+from resize_pos.quality.measures.proper import along
 from resize_pos.quality.measures.sampling import Wide, resample
+from resize_pos.transforms.kernels import operator
 
 _PLAIN = (
     Resampling(Method.BILINEAR, antialias=False),
@@ -27,13 +29,17 @@ def flat(grid: Wide) -> Wide:
 
 
 def turned(grid: Wide, target: Grid) -> Iterator[tuple[str, str, Wide]]:
-    """Compute the source turned, cut to a part, or resampled along one axis alone.
+    """Compute the source turned, cut to a part, wrapped, or resampled along one axis alone.
 
     The grid is (1, h, w, d). The results are names, words and rows.
     """
     height, width = grid.shape[1:3]
     yield from _one_axis(grid, target)
     for resampling in resamplings():
+        centres = resampling.coordinates is Coordinates.HALF_PIXEL
+        if centres and resampling.method is not Method.NEAREST:
+            words = f"the opposite side was read beyond each border ({resampling})"
+            yield "wrapped round", words, _wrapped(grid, target, resampling)
         for quarter, word in ((1, "90"), (2, "180"), (3, "270")):
             turned = resample(np.rot90(grid, quarter, (1, 2)), target, resampling)
             yield "rotated", f"turned by {word}° ({resampling})", flat(turned)
@@ -51,6 +57,19 @@ def turned(grid: Wide, target: Grid) -> Iterator[tuple[str, str, Wide]]:
             swapped = resample(grid, Grid(target.width, target.height), resampling)
             words = f"resized to {target.width}×{target.height}: height and width are swapped"
             yield "swapped", words, flat(swapped)
+
+
+def _wrapped(grid: Wide, target: Grid, resampling: Resampling) -> Wide:
+    """Resize a grid whose opposite sides meet, as those of a Fourier transform do."""
+    lines = along(_ring(grid.shape[2], target.width, resampling), grid)
+    rows = along(_ring(grid.shape[1], target.height, resampling), np.swapaxes(lines, 1, 2))
+    return flat(np.swapaxes(rows, 1, 2))
+
+
+def _ring(source: int, target: int, resampling: Resampling) -> Wide:
+    """Return the matrix of an axis that begins again where it ends."""
+    thrice = operator(3 * source, 3 * target, resampling).matrix[target : 2 * target]
+    return np.asarray(thrice.reshape(target, 3, source).sum(axis=1))
 
 
 def _one_axis(grid: Wide, target: Grid) -> Iterator[tuple[str, str, Wide]]:

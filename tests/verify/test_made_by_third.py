@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from scipy import ndimage
 
 from benchmarks import unseen_later, unseen_third
@@ -260,3 +261,14 @@ def test_values_are_compared_with_the_nearest_honest_result_alone(target: Shape)
 def test_an_average_of_kernels_stays_ok_on_a_smooth_table() -> None:
     source = field(9, 12)
     is_ok(source, (LINEAR(source, (13, 18)) + SMOOTH(source, (13, 18))) / 2)
+
+
+@pytest.mark.parametrize("target", [(6, 6), (11, 7), (3, 3)])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_borders_that_read_the_opposite_side_are_named(target: Shape, antialias: bool) -> None:
+    source = field(4, 5)
+    image = torch.from_numpy(np.tile(source, (3, 3, 1))).permute(2, 0, 1)[None]
+    size = (3 * target[0], 3 * target[1])
+    made = torch.nn.functional.interpolate(image, size, mode="bicubic", antialias=antialias)
+    middle = made[0].permute(1, 2, 0).numpy()[target[0] : 2 * target[0], target[1] : 2 * target[1]]
+    fails(source, middle, "wrapped round")

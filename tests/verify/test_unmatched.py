@@ -168,6 +168,7 @@ def test_averages_along_the_sequence_fail_by_name() -> None:
         ("opera_fine_4x4", (2, 2), "its own cells shuffled on top", "from other places"),
         ("dinov2_vits_37x37", (22, 20), "half a cell off and weaker", "from other places"),
         ("dinov2_vits_37x37", (22, 20), "difference of two kernels tenfold", "from other places"),
+        ("pulse_mean_18x18", (27, 25), "each quarter half centred", "comes from no cell of the"),
         ("other_depth_7x12", (4, 7), "some channels centred", "One vector was added to some"),
     ],
 )
