@@ -272,3 +272,9 @@ def test_borders_that_read_the_opposite_side_are_named(target: Shape, antialias:
     made = torch.nn.functional.interpolate(image, size, mode="bicubic", antialias=antialias)
     middle = made[0].permute(1, 2, 0).numpy()[target[0] : 2 * target[0], target[1] : 2 * target[1]]
     fails(source, middle, "wrapped round")
+
+
+def test_the_inverse_on_two_lines_is_not_called_wrapped() -> None:
+    known = TABLES["opera_year_4x4"]
+    cells = known.rows[known.prefix :].reshape(*known.grid, -1)
+    is_ok(cells, unseen_third.HONEST["pseudo-inverse"](cells, (2, 2)))
