@@ -149,7 +149,7 @@ def test_smooth_noise_fills_the_directions_of_noise_that_is_as_smooth(smooth: in
 
 def test_few_cells_and_a_table_without_positions_tell_nothing() -> None:
     random = np.random.default_rng(2)
-    few = random.normal(size=(1, 2, 4, 16))
+    few = random.normal(size=(1, 1, 3, 16))
     assert movement(few, random.normal(size=(30, 16)), Grid(5, 6)) is None
     constant = np.ones((1, 5, 4, 16))
     assert movement(constant, random.normal(size=(30, 16)), Grid(5, 6)) is None
