@@ -53,6 +53,7 @@ from benchmarks.verdict_tables import (
     SEVENTH,
     SIXTH,
     TUNED_CHANNELS,
+    Cost,
     Known,
     cost_key,
     costs,
@@ -263,27 +264,22 @@ def priced(found: Sequence[Case]) -> list[Case]:
 
     What damage costs a real network has to be more than any proper kernel costs it, too.
     """
-    stored, usual = costs(), dict[tuple[str, Shape], float]()
+    stored = costs()
     prices = [stored.get(cost_key(c.table, c.target, c.how), (None, None)) for c in found]
-    for case, (cost, _) in zip(found, prices, strict=True):
-        if cost is not None and case.group in PROPER and case.how not in PICKED:
-            place = case.table, case.target
-            usual[place] = max(cost, usual.get(place, 0.0))
     return [
-        replace(case, cost=cost, costly=_is_costly(case, cost, costly, usual))
+        replace(case, cost=cost, costly=_is_costly(case, cost, costly, stored))
         for case, (cost, costly) in zip(found, prices, strict=True)
     ]
 
 
 def _is_costly(
-    case: Case,
-    cost: float | None,
-    costly: bool | None,
-    usual: Mapping[tuple[str, Shape], float],
+    case: Case, cost: float | None, costly: bool | None, stored: Mapping[str, Cost]
 ) -> bool | None:
     if cost is None or case.group not in DAMAGED:
         return None
-    return costly and cost > usual.get((case.table, case.target), 0.0)
+    honest_ways = (*CONVENTIONS, *proper.LIBRARIES, *proper.OTHERS)
+    keys = [cost_key(case.table, case.target, way) for way in honest_ways if way not in PICKED]
+    return costly and cost > max(stored.get(key, (0.0, False))[0] for key in keys)
 
 
 GROUPS = {
