@@ -37,7 +37,7 @@ from resize_pos.families.tables import Action, PositionTable, Step
 from resize_pos.quality.checks import Level, worst
 from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain
-from resize_pos.verify.made_by_offsets import limits, nearest_honest
+from resize_pos.verify.made_by.offsets import limits, nearest_honest
 
 HERE = Path(__file__).parent
 STORED, ABOUT = HERE / "tables" / "offsets.npz", HERE / "tables" / "offsets.json"

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import likeness
 from resize_pos.quality.measures.likeness import Sample
-from resize_pos.verify import against_source, made_by, made_by_offsets, made_by_proper
-from resize_pos.verify.pair import Pair
+from resize_pos.verify import against_source
+from resize_pos.verify.made_by import mistakes, offsets, proper
+from resize_pos.verify.made_by.pair import Pair
 
 _KEPT = 2  # the results of so many sources; those of a large one take 100 MB
 _KEYS = "benchmarks_shared"  # marks a function that is shared already
@@ -78,13 +79,13 @@ def _remembered(function: Callable[..., Any], key: Callable[..., Hashable]) -> C
 
 
 _SHARED: tuple[tuple[ModuleType, str, Callable[..., Hashable]], ...] = (
-    (made_by, "_mistakes", _of_pair),
-    (made_by, "turned", _of_source),
-    (made_by_proper, "two_resizes", _of_grids),
+    (mistakes, "_mistakes", _of_pair),
+    (mistakes, "turned", _of_source),
+    (proper, "two_resizes", _of_grids),
     (likeness, "_left_out", _of_sample),
     (against_source, "examine", _of_table),
-    (made_by_offsets, "_honest_results", _of_step),
-    (made_by_offsets, "_envelope", _of_results),
+    (offsets, "_honest_results", _of_step),
+    (offsets, "_envelope", _of_results),
 )
 
 

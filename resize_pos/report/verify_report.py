@@ -20,7 +20,7 @@ from resize_pos.report.json import (
 from resize_pos.report.report import reasons
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import Probe
-from resize_pos.verify.made_by import ConventionMatch
+from resize_pos.verify.made_by.methods import ConventionMatch
 from resize_pos.verify.models import ForwardPass
 
 if TYPE_CHECKING:

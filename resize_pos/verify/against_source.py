@@ -32,25 +32,25 @@ from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
 from resize_pos.quality.table_health import Health, examine
 from resize_pos.quality.verdict import judge
-from resize_pos.verify.made_by import (
+from resize_pos.verify.made_by.diagnosis import Diagnosis
+from resize_pos.verify.made_by.length import find_recipe, is_close
+from resize_pos.verify.made_by.methods import (
     ConventionMatch,
-    Diagnosis,
     find_changed_channels,
     match_conventions,
     matched_frames,
     recognise_proper,
 )
-from resize_pos.verify.made_by_length import find_recipe, is_close
-from resize_pos.verify.made_by_offsets import origin_of
-from resize_pos.verify.origin import offset_checks
-from resize_pos.verify.output_plan import plan_between
-from resize_pos.verify.pair import make_pair
-from resize_pos.verify.scaled_queries import find_scaled
-from resize_pos.verify.unmatched import (
+from resize_pos.verify.made_by.offsets import origin_of
+from resize_pos.verify.made_by.origin import offset_checks
+from resize_pos.verify.made_by.pair import make_pair
+from resize_pos.verify.made_by.unmatched import (
     explain_unmatched,
     find_mistake_of_offsets,
     recognised,
 )
+from resize_pos.verify.output_plan import plan_between
+from resize_pos.verify.scaled_queries import find_scaled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from benchmarks.verdict_tables import Known, known_tables, tuned
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_training import Movement, movement
+from resize_pos.verify.made_by.training import Movement, movement
 
 Table = NDArray[np.float32]
 Shape = tuple[int, int]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
-from resize_pos.verify.made_by_mixed import find_mixed
-from resize_pos.verify.made_by_parts import Finding
+from resize_pos.verify.made_by.mixed import find_mixed
+from resize_pos.verify.made_by.parts import Finding
 
 _CELLS = 64  # that independent directions are counted in
 _VALUES = 4096  # whose order is compared

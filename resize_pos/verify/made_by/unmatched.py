@@ -16,21 +16,23 @@ from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.measures.sampling import Wide, ratio, size
 from resize_pos.quality.table_health import Health
 from resize_pos.quality.verdict import in_place, is_like_an_honest_one
-from resize_pos.verify.made_by import ConventionMatch, Diagnosis, diagnose, nearest_mistake
-from resize_pos.verify.made_by_altered import find_altered
-from resize_pos.verify.made_by_cells import is_interpolated
-from resize_pos.verify.made_by_fitted import Fitted, KernelFit, fit_kernel, fit_nearby
-from resize_pos.verify.made_by_moved import nearest_honest
-from resize_pos.verify.made_by_restored import without_lengths
-from resize_pos.verify.made_by_training import Movement, movement, unexplained
-from resize_pos.verify.origin import (
+from resize_pos.verify.made_by.altered import find_altered
+from resize_pos.verify.made_by.cells import is_interpolated
+from resize_pos.verify.made_by.diagnosis import Diagnosis
+from resize_pos.verify.made_by.fitted import Fitted, KernelFit, fit_kernel, fit_nearby
+from resize_pos.verify.made_by.methods import ConventionMatch
+from resize_pos.verify.made_by.mistakes import diagnose, nearest_mistake
+from resize_pos.verify.made_by.moved import nearest_honest
+from resize_pos.verify.made_by.origin import (
     TableOrigin,
     allow_training,
     is_lost,
     of_table,
     origin_in_doubt,
 )
-from resize_pos.verify.pair import Pair
+from resize_pos.verify.made_by.pair import Pair
+from resize_pos.verify.made_by.restored import without_lengths
+from resize_pos.verify.made_by.training import Movement, movement, unexplained
 
 # Of the honest distance: so near may a mistake come to a table that was trained on.
 _BY_CHANCE = 0.96

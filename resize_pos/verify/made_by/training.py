@@ -17,8 +17,8 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.likeness import best_kernel
 from resize_pos.quality.measures.sampling import Wide, products, ratio, size, some_channels
-from resize_pos.verify.made_by_restored import deviations_are_restored, with_deviations_of
-from resize_pos.verify.made_by_rounding import rounding
+from resize_pos.verify.made_by.restored import deviations_are_restored, with_deviations_of
+from resize_pos.verify.made_by.rounding import rounding
 
 _CHANNELS = 128  # that are compared
 _CELLS, _FEWEST_CELLS = 16, 4  # of both grids: too few to tell training, or to tell anything

@@ -19,8 +19,8 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.measures import proper as kernels
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_lost import HonestRows, find_lost
-from resize_pos.verify.made_by_parts import Finding
+from resize_pos.verify.made_by.lost import HonestRows, find_lost
+from resize_pos.verify.made_by.parts import Finding
 
 Cells = np.ndarray
 TABLES = {table.name: table for table in known_tables()}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures.proper import along
 from resize_pos.quality.measures.sampling import Wide, size, spread
-from resize_pos.verify.made_by_parts import Finding
+from resize_pos.verify.made_by.parts import Finding
 
 _LINES = 10  # rows, and columns, of new cells that are looked at
 _CHANNELS = 16

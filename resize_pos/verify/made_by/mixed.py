@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread
-from resize_pos.verify.made_by_parts import Finding
+from resize_pos.verify.made_by.parts import Finding
 
 # Cells of both grids: times the channels, and beyond their number. Fewer are sums by chance.
 _MORE_CELLS, _MORE_THAN_CHANNELS = 1.25, 16

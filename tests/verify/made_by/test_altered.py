@@ -14,8 +14,8 @@ from benchmarks.verdict_tables import known_tables
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_altered import find_altered
-from resize_pos.verify.made_by_fitted import fit_nearby
+from resize_pos.verify.made_by.altered import find_altered
+from resize_pos.verify.made_by.fitted import fit_nearby
 
 Cells = NDArray[np.float64]
 Change = Callable[[Cells], Cells]

@@ -13,7 +13,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
-from resize_pos.verify.made_by_channels import channel_lengths, far_channels
+from resize_pos.verify.made_by.channels import channel_lengths, far_channels
 
 _USUAL_SIDES = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
 # Two resizes by nearest (rounded down) can be the same as a crop, so they prove nothing.

@@ -19,7 +19,7 @@ from resize_pos.families.tables import PositionTable
 from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.table_health import examine
 from resize_pos.verify.against_source import TableVerification, explain
-from tests.verify.test_made_by_values import sines
+from tests.verify.made_by.test_values import sines
 
 Cells = np.ndarray
 Shape = tuple[int, int]

@@ -10,7 +10,7 @@ from benchmarks.verdict import step_for
 from benchmarks.verdict_tables import Known, known_tables
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_window import find_window
+from resize_pos.verify.made_by.window import find_window
 
 Cells = np.ndarray
 TABLES = {table.name: table for table in known_tables()}

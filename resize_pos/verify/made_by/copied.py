@@ -6,9 +6,9 @@ import numpy as np
 
 from resize_pos.core.conventions import DEFAULT
 from resize_pos.quality.measures.sampling import resample, size
-from resize_pos.verify.made_by_parts import Finding
-from resize_pos.verify.made_by_turned import flat
-from resize_pos.verify.pair import Pair
+from resize_pos.verify.made_by.pair import Pair
+from resize_pos.verify.made_by.parts import Finding
+from resize_pos.verify.made_by.turned import flat
 
 _MOVES = 0.02  # of the usual length: so far must a resize move a cell for its old value to tell
 _FEWEST_LINES = 2  # rows, and columns, that hold old cells; single ones may be equal by chance

@@ -10,10 +10,11 @@ from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Measured
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
 from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIKENESS
-from resize_pos.verify.made_by import ConventionMatch, Diagnosis
-from resize_pos.verify.made_by_fitted import Fitted
-from resize_pos.verify.made_by_offsets import Origin
-from resize_pos.verify.made_by_training import Movement
+from resize_pos.verify.made_by.diagnosis import Diagnosis
+from resize_pos.verify.made_by.fitted import Fitted
+from resize_pos.verify.made_by.methods import ConventionMatch
+from resize_pos.verify.made_by.offsets import Origin
+from resize_pos.verify.made_by.training import Movement
 
 TRAINED = 0.5  # up to this distance to the nearest honest result, training explains it,
 NEARLY = 0.01  # up to this distance to a convention, it is that one, and rounded or trained

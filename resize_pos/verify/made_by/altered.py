@@ -18,15 +18,15 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, ratio, size, some_channels, unit
-from resize_pos.verify.made_by_moved import KERNELS
-from resize_pos.verify.made_by_parts import Finding
-from resize_pos.verify.made_by_restored import (
+from resize_pos.verify.made_by.moved import KERNELS
+from resize_pos.verify.made_by.parts import Finding
+from resize_pos.verify.made_by.restored import (
     deviations_are_restored,
     mean_is_restored,
     spread_is_restored,
     with_deviations_of,
 )
-from resize_pos.verify.made_by_rounding import rounding
+from resize_pos.verify.made_by.rounding import rounding
 
 _CELLS, _FEWEST_CELLS = 16, 9  # of both grids: fewer fit operations by chance,
 _EXACTLY = 0.25  # so these must explain a table better by this factor

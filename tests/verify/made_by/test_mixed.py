@@ -12,7 +12,7 @@ from benchmarks.verdict import made, step_for
 from benchmarks.verdict_tables import Known, known_tables
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_mixed import find_mixed
+from resize_pos.verify.made_by.mixed import find_mixed
 
 Wide = NDArray[np.float64]
 Shape = tuple[int, int]

@@ -1,4 +1,4 @@
-"""How was this table made? Recompute it under every convention, and under every known mistake.
+"""Which mistake made this table? Recompute every known one, then look at what differs.
 
 A hypothesis is a table computed from the source. If the output equals it, the hypothesis explains
 the output. If no hypothesis matches, the measures decide.
@@ -8,119 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from resize_pos.core.axes import Unfolded
-from resize_pos.core.conventions import CONVENTIONS, DEFAULT, Method, Resampling
-from resize_pos.core.fast_dataclass import dataclass
+from resize_pos.core.conventions import DEFAULT, Method, Resampling
 from resize_pos.core.geometry import Grid
-from resize_pos.core.operations import Resample
-from resize_pos.families.tables import Step
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
-from resize_pos.quality.measures.sampling import Wide, ratio, resample, size
-from resize_pos.transforms.execute import transform
-from resize_pos.verify.made_by_channels import in_words, strange_channels
-from resize_pos.verify.made_by_copied import find_block, find_kept_rows, find_old_cells
-from resize_pos.verify.made_by_fitted import Fitted
-from resize_pos.verify.made_by_lost import HonestRows, find_dim_border, find_lost
-from resize_pos.verify.made_by_map import find_map
-from resize_pos.verify.made_by_moved import find_moved
-from resize_pos.verify.made_by_parts import Finding, find_parts, find_zeros
-from resize_pos.verify.made_by_proper import recognise
-from resize_pos.verify.made_by_turned import flat, resamplings, turned
-from resize_pos.verify.made_by_window import find_window
-from resize_pos.verify.pair import Pair
+from resize_pos.quality.measures.sampling import Wide, resample
+from resize_pos.verify.made_by.copied import find_block, find_kept_rows, find_old_cells
+from resize_pos.verify.made_by.diagnosis import Diagnosis
+from resize_pos.verify.made_by.fitted import Fitted
+from resize_pos.verify.made_by.lost import HonestRows, find_dim_border, find_lost
+from resize_pos.verify.made_by.map import find_map
+from resize_pos.verify.made_by.methods import distance, honest_rows
+from resize_pos.verify.made_by.moved import find_moved
+from resize_pos.verify.made_by.pair import Pair
+from resize_pos.verify.made_by.parts import Finding, find_parts, find_zeros
+from resize_pos.verify.made_by.turned import flat, resamplings, turned
+from resize_pos.verify.made_by.window import find_window
 
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
 _RESEMBLED = 0.2  # … and at which it is likely
-# Rounding errors of the libraries: they compute a float32 table in float32, and some compute half
-# precision in the stored dtype.
-_TOLERANCE = {"float64": 5e-5, "float32": 5e-5, "float16": 3e-3, "bfloat16": 1.5e-2}
-_COARSE = 0.1  # eight bits
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
-
-
-@dataclass(frozen=True, slots=True)
-class ConventionMatch:
-    """How near a table is to what a convention makes of the source."""
-
-    names: tuple[str, ...]  # libraries with this convention; empty if it is no library's default
-    resampling: Resampling
-    error: float  # relative L2 distance
-    exact: bool  # the error is within rounding
-
-    def __str__(self) -> str:
-        whose = f"{' = '.join(self.names)}: " if self.names else ""
-        return f"{whose}{self.resampling}"
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """A mistake that explains a table."""
-
-    name: str
-    detail: str
-    error: float  # relative L2 distance of the recomputed mistake
-    certain: bool
-
-
-def match_conventions(pair: Pair, dtype: np.dtype[Any]) -> tuple[ConventionMatch, ...]:
-    """Recompute the grid under every convention; nearest first."""
-    tolerance = _TOLERANCE.get(dtype.name, _COARSE)
-    found = []
-    for resampling in resamplings():
-        names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
-        error = _distance(pair.cells_after, _honest(pair, resampling))
-        found.append(ConventionMatch(names, resampling, error, error <= tolerance))
-    return tuple(sorted(found, key=lambda match: match.error))
-
-
-def matched_frames(
-    step: Step, before: NDArray[Any], after: NDArray[Any]
-) -> tuple[ConventionMatch, ...]:
-    """Recompute a table with another number of frames under every convention; nearest first."""
-    tolerance = _TOLERANCE.get(after.dtype.name, _COARSE)
-    found = []
-    for resampling in resamplings():
-        names = tuple(c.name for c in CONVENTIONS.values() if c.resampling == resampling)
-        made = transform(replace(step, operation=Resample(resampling)), before)
-        error = _distance(after.astype(np.float64), made.astype(np.float64))
-        found.append(ConventionMatch(names, resampling, error, error <= tolerance))
-    return tuple(sorted(found, key=lambda match: match.error))
-
-
-def recognise_proper(pair: Pair, dtype: np.dtype[Any]) -> tuple[str | None, Diagnosis | None]:
-    """Name the honest method that made a table, if no library uses it for positions.
-
-    The second result says which channels do not follow it.
-    """
-    tolerance = _TOLERANCE.get(dtype.name, _COARSE)
-    rows = pair.cells_after
-    method = recognise(pair.cells_before, rows, pair.target, tolerance, pair.norms)
-    if method is None or pair.copies > 1:
-        return None if method is None else method.name, None
-    strange = method.strange_channels(pair.many_grid, pair.many_after, tolerance)
-    return method.name, _changed(strange, pair.many_after.shape[1])
-
-
-def find_changed_channels(
-    old: Unfolded, new: Unfolded, target: Grid, match: ConventionMatch, dtype: np.dtype[Any]
-) -> Diagnosis | None:
-    """Say which channels do not follow the convention that a sample of them follows."""
-    tolerance = _TOLERANCE.get(dtype.name, _COARSE)
-    strange = strange_channels(old, new, target, match.resampling, tolerance)
-    return _changed(strange, old.grid.shape[-1])
-
-
-def _changed(strange: NDArray[np.intp], channels: int) -> Diagnosis | None:
-    if not len(strange):
-        return None
-    return Diagnosis("changed", in_words(strange, channels), 0.0, certain=True)
 
 
 def diagnose(
@@ -140,7 +51,7 @@ def diagnose(
     scaled = None if fitted is Fitted.HONEST else _scaled(pair)
     if scaled is not None and (best is None or scaled.error < best.error):
         best = scaled
-    honest = min(_distance(pair.cells_after, _honest(pair, r)) for r in resamplings())
+    honest = min(distance(pair.cells_after, honest_rows(pair, r)) for r in resamplings())
     if best is not None and best.certain and best.error <= 0.5 * honest:
         return best
     if fitted is Fitted.HONEST:
@@ -166,7 +77,7 @@ def nearest_mistake(pair: Pair) -> Diagnosis | None:
     """Recompute every mistake that is known, and return the one that comes nearest."""
     best: Diagnosis | None = None
     for name, detail, rows in (*_mistakes(pair), *turned(pair.cells_before, pair.target)):
-        error = _distance(pair.cells_after, rows)
+        error = distance(pair.cells_after, rows)
         if best is None or error < best.error:
             best = Diagnosis(name, detail, error, error <= _EXPLAINED)
     return best
@@ -188,7 +99,7 @@ def _moved(pair: Pair) -> Diagnosis | None:
 
 def _mapped(pair: Pair) -> Diagnosis | None:
     """Say that cells were read from other places, or from beyond the border."""
-    honest = [_honest(pair, resampling) for resampling in resamplings()]
+    honest = [honest_rows(pair, resampling) for resampling in resamplings()]
     rest = pair.cells_after, honest, pair.target
     found = find_map(pair.cells_before[0], *rest) or find_dim_border(*rest)
     return _certain(found)
@@ -210,7 +121,7 @@ def _parts(pair: Pair) -> Diagnosis | None:
     results = {r: flat(resample(grid, pair.target, r)) for r in resamplings()}
     # Nearest picks single cells, so it says nothing about how much other kernels differ.
     smooth = [rows for r, rows in results.items() if r.method is not Method.NEAREST]
-    nearest = min(results, key=lambda r: _distance(table, results[r]))
+    nearest = min(results, key=lambda r: distance(table, results[r]))
     mean = pair.whole_before.mean(axis=0)
     for resampling, honest in results.items():
         found = find_parts(table, honest, pair.target, mean, nearest=resampling == nearest)
@@ -219,7 +130,7 @@ def _parts(pair: Pair) -> Diagnosis | None:
             return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
         if resampling.antialias:
             for words, rows in _unpermuted(pair, resampling):
-                if _distance(table, rows) <= _EXPLAINED:
+                if distance(table, rows) <= _EXPLAINED:
                     return Diagnosis("permute forgotten", f"{words} ({resampling})", 0.0, True)
     return _lost(pair, grid, list(results.values()))
 
@@ -245,14 +156,6 @@ def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]
         words = "before and after" if first else "after"
         back = np.ascontiguousarray(rows.T).reshape(-1, channels)
         yield f"rows × channels were read as channels × rows {words} the resize", back
-
-
-def _distance(rows: Wide, predicted: Wide) -> float:
-    return ratio(size(rows - predicted), size(rows), 1.0)
-
-
-def _honest(pair: Pair, resampling: Resampling) -> Wide:
-    return flat(resample(pair.cells_before, pair.target, resampling))
 
 
 def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
@@ -331,12 +234,12 @@ def _scaled(pair: Pair) -> Diagnosis | None:
     """An honest table times a factor."""
     best: Diagnosis | None = None
     for resampling in resamplings():
-        honest = _honest(pair, resampling)
+        honest = honest_rows(pair, resampling)
         energy = float(np.einsum("nd,nd->", honest, honest))
         if not energy:
             return None
         factor = float(np.einsum("nd,nd->", honest, pair.cells_after)) / energy
-        error = _distance(pair.cells_after, factor * honest)
+        error = distance(pair.cells_after, factor * honest)
         # Restored norms differ by a few per cent; this is not a mistake. One factor for all is.
         low, high = (0.995, 1.005) if error <= _PROPORTIONAL else (0.87, 1.15)
         if not low < factor < high and (best is None or error < best.error):

@@ -13,7 +13,7 @@ import numpy as np
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.sampling import Wide, ratio, size
-from resize_pos.verify.made_by_fitted import fit_nearby
+from resize_pos.verify.made_by.fitted import fit_nearby
 
 _RESTORED = 0.02  # relative difference of deviations
 _SAME_LENGTH = 1e-3  # relative difference of lengths

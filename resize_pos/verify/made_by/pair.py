@@ -9,7 +9,7 @@ from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures.energy import norm_map
 from resize_pos.quality.measures.sampling import Wide, spread
-from resize_pos.verify.made_by_proper import Norms
+from resize_pos.verify.made_by.proper import Norms
 
 _CHANNELS = 24
 _WHOLE = 1 << 23  # up to this many numbers, all channels are used,

@@ -15,7 +15,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.measures import proper
 from resize_pos.verify.against_source import TableVerification, explain
-from resize_pos.verify.made_by_fitted import Fitted, fit_kernel
+from resize_pos.verify.made_by.fitted import Fitted, fit_kernel
 
 Wide = NDArray[np.float64]
 Axis = Callable[[int, int], Wide]  # old and new length → (new, old) weights

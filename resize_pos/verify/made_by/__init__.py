@@ -1,0 +1,1 @@
+"""How a table was made of its source: by which method, by which mistake, or by training."""
