@@ -25,6 +25,7 @@ from resize_pos.verify.made_by.methods import distance, honest_rows
 from resize_pos.verify.made_by.moved import find_moved
 from resize_pos.verify.made_by.pair import Pair
 from resize_pos.verify.made_by.parts import Finding, find_parts, find_zeros
+from resize_pos.verify.made_by.places import find_places
 from resize_pos.verify.made_by.turned import flat, resamplings, turned
 from resize_pos.verify.made_by.window import find_window
 
@@ -41,7 +42,8 @@ def diagnose(
 
     `trained`: look for cells that were wrong before the table was trained on, too. That needs a
     table that a kernel for images stretches. `fitted`: the kernel that makes the table. If it is an
-    honest one, only a mistake that was recomputed counts, and cells that were set to zero.
+    honest one, only a mistake that was recomputed counts, places that no rule gives, and cells that
+    were set to zero.
     """
     kept = find_kept_rows(pair) or find_block(pair)
     if kept is not None:
@@ -54,12 +56,15 @@ def diagnose(
     honest = min(distance(pair.cells_after, honest_rows(pair, r)) for r in resamplings())
     if best is not None and best.certain and best.error <= 0.5 * honest:
         return best
+    table = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
+    window = find_places(pair.cells_before[0], table)
+    if window is not None:
+        return Diagnosis(window.name, window.detail, window.error, True)
     if fitted is Fitted.HONEST:
         return _zeros(pair)
     parts = _certain(find_old_cells(pair)) or _parts(pair)
     if parts is not None:
         return parts
-    table = pair.cells_after.reshape(pair.target.height, pair.target.width, -1)
     window = find_window(pair.cells_before[0], table)
     if window is not None:
         return Diagnosis(window.name, window.detail, window.error, True)

@@ -156,11 +156,13 @@ def unexplained(source: Wide, rows: Wide, rest: Wide, target: Grid) -> Movement 
     made = some - rest
     if deviations_are_restored(source, rows):
         made = with_deviations_of(made, some)
-    # Each cell may have a length of its own: norms can be restored.
-    lengths = np.einsum("nd,nd->n", made, made)
-    factors = np.einsum("nd,nd->n", some, made) / np.where(lengths > 0, lengths, 1.0)
-    honest = _honest(source, rows, target)
-    found = _described(source, rows, factors[:, None] * made, honest, target)
+    # Norms can be restored, so each cell may have a length of its own. Of a few cells these explain
+    # too much; they may all have the same factor.
+    axes = "nd,nd->n" if min(len(rows), source.shape[1] * source.shape[2]) >= _NINE else "nd,nd->"
+    lengths = np.einsum(axes, made, made)
+    factors = np.einsum(axes, some, made) / np.where(lengths > 0, lengths, 1.0)
+    made = made * factors.reshape(-1, 1)
+    found = _described(source, rows, made, _honest(source, rows, target), target)
     if found is None:
         return None
     return replace(found, moved=float(np.sqrt(max(found.moved**2 - rounding(some) ** 2, 0.0))))

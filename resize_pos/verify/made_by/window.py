@@ -161,13 +161,15 @@ class _View:
         centres = centres.clip(0, old - 1)
         widest = max(1.0, (end - start) * old / new) if kernel.antialias else 1.0
         apart = np.abs(np.arange(old)[None] - centres[:, None]) / widest
-        weights = _cubic(apart) if kernel.cubic else np.maximum(1 - apart, 0.0)
+        weights = cubic(apart, -0.5) if kernel.cubic else np.maximum(1 - apart, 0.0)
         result: Wide = weights / weights.sum(axis=1, keepdims=True)
         return result
 
 
-def _cubic(apart: Wide) -> Wide:
-    near = (1.5 * apart - 2.5) * apart * apart + 1
-    far = -0.5 * (((apart - 5) * apart + 8) * apart - 4)
+def cubic(apart: Wide, sharpness: float) -> Wide:
+    """Return the weights of Keys' cubic kernel at distances from its middle."""
+    a = sharpness
+    near = ((a + 2) * apart - (a + 3)) * apart * apart + 1
+    far = a * (((apart - 5) * apart + 8) * apart - 4)
     result: Wide = np.where(apart < 1, near, np.where(apart < 2, far, 0.0))
     return result
