@@ -201,7 +201,7 @@ OPTIONS: tuple[Option | Joined, ...] = (
         "restore_norms",
         Kind.FLAG,
         _METHOD,
-        "Rescale each new vector to the interpolated norm of its neighbours.",
+        "Rescale each new vector to the interpolated norm of its neighbours, within their range.",
     ),
     Option(
         "attention_scale",

@@ -14,10 +14,12 @@ from resize_pos.core.errors import GeometryError, TableError
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import DTYPES
 from resize_pos.transforms.kernels import Operator, Scratch, apply, operator
+from resize_pos.transforms.norms import norm_limits, restored, with_norms
 
 _FLOATING = {dtype.numpy for dtype in DTYPES.values() if dtype.floating}
 _BLOCK = 1 << 16  # elements rounded at a time
 _BAND = 1 << 18  # elements of the new grid computed at a time
+_ALL = slice(None)  # rows
 
 
 def resize_grid(
@@ -70,22 +72,31 @@ def resize_absolute(
     """Resize a stored table to `target`, in its own layout and dtype; the same grid is a no-op.
 
     `frames` are those of the source and of the target, for a table with a time axis.
-    `restore_norms`: rescale each new vector to the norm that interpolating the norms gives there.
+    `restore_norms`: rescale each new vector to the norm that interpolating the norms gives there,
+    within the range of the norms that it is interpolated from.
     """
     _check_geometry(array.shape, layout, prefix, source, suffix, frames[0])
     if source == target and frames[0] == frames[1]:
         return array
     parts = layout.unfold(array, prefix, source, suffix, frames[0])
-    cells = _with_norms(widen(parts.grid)) if restore_norms else parts.grid
+    passes = _passes(source, target, resampling)
+    cells, limits = parts.grid, None
+    if restore_norms:
+        cells = with_norms(widen(cells))
+        limits = norm_limits(cells[..., -1:], passes[1].matrix, passes[2].matrix)
+        if frames[0] != frames[1]:
+            limits = limits.in_time(operator(*frames, resampling).matrix)
 
-    def stored(grid: NDArray[np.float64]) -> NDArray[Any]:
+    def stored(grid: NDArray[np.float64], rows: slice) -> NDArray[Any]:
         resized = resize_frames(grid, *frames, resampling)
-        return round_once(_restored(resized) if restore_norms else resized, array.dtype)
+        if limits is not None:
+            resized = restored(resized, limits.of_rows(rows))
+        return round_once(resized, array.dtype)
 
     if device == "cpu":
-        grid = _by_rows(cells, _passes(source, target, resampling), stored)
+        grid = _by_rows(cells, passes, stored)
     else:
-        grid = stored(resize_grid(widen(cells), target, resampling, device))
+        grid = stored(resize_grid(widen(cells), target, resampling, device), _ALL)
     whole = Unfolded(parts.prefix, grid, parts.suffix)
     return layout.fold(whole, array.shape).astype(array.dtype, copy=False)
 
@@ -93,7 +104,7 @@ def resize_absolute(
 def _by_rows(
     grid: NDArray[Any],
     passes: Mapping[int, Operator],
-    stored: Callable[[NDArray[np.float64]], NDArray[Any]],
+    stored: Callable[[NDArray[np.float64], slice], NDArray[Any]],
 ) -> NDArray[Any]:
     """Resize a few rows at a time: fresh memory for a large table costs more than the arithmetic.
 
@@ -103,7 +114,7 @@ def _by_rows(
     height, width = passes[1].target, passes[2].target
     rows = max(1, _BAND // max(1, copies * width * channels))
     if rows >= height:
-        return stored(_resized(widen(grid), passes))
+        return stored(_resized(widen(grid), passes), _ALL)
     whole: NDArray[Any] | None = None
     scratch = Scratch()
     try:
@@ -111,12 +122,12 @@ def _by_rows(
             band = slice(first, min(first + rows, height))
             needed, vertical = passes[1].part(band.start, band.stop)
             wide = widen(grid[:, needed], scratch)
-            part = stored(_resized(wide, {**passes, 1: vertical}, scratch))
+            part = stored(_resized(wide, {**passes, 1: vertical}, scratch), band)
             if whole is None:
                 whole = np.empty((part.shape[0], height, *part.shape[2:]), part.dtype)
             whole[:, band] = part
     except TableError:  # the whole table fails, too, and its error counts all bad values
-        return stored(_resized(widen(grid), passes))
+        return stored(_resized(widen(grid), passes), _ALL)
     assert whole is not None
     return whole
 
@@ -130,30 +141,6 @@ def resize_frames(
     copies, *cell = grid.shape
     film = grid.reshape(copies // source, source, *cell)
     return apply(operator(source, target, resampling), film, 1).reshape(-1, *cell)
-
-
-def _with_norms(grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Append the norm of each vector as one more channel, so that it is resampled alike."""
-    return np.concatenate([grid, _norms(grid)], axis=-1)
-
-
-def _restored(grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rescale each vector to the norm in the last channel; a zero vector stays zero."""
-    vectors, wanted = grid[..., :-1], grid[..., -1:]
-    norms = _norms(vectors)
-    # Bicubic interpolation of norms can undershoot beside a vector of (nearly) zero.
-    factors = np.divide(np.maximum(wanted, 0.0), norms, out=np.ones_like(norms), where=norms > 0)
-    rescaled: NDArray[np.float64] = vectors * factors
-    return rescaled
-
-
-def _norms(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    largest = np.max(np.abs(vectors), axis=-1, keepdims=True)
-    parts = np.divide(vectors, largest, out=np.zeros_like(vectors), where=largest > 0)
-    norms: NDArray[np.float64] = largest * np.sqrt(
-        np.einsum("...d,...d->...", parts, parts)[..., None]
-    )
-    return norms
 
 
 def widen(array: NDArray[Any], scratch: Scratch | None = None) -> NDArray[np.float64]:

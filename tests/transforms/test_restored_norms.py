@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from resize_pos.api import resize_checkpoint, resize_table, verify_checkpoint
+from resize_pos.core.axes import Layout
 from resize_pos.core.geometry import Grid
 from resize_pos.core.request import choose_resampling
 from resize_pos.report.json import report_document
 from resize_pos.report.report import Report
-from resize_pos.transforms.absolute import resize_grid
+from resize_pos.transforms import device as device_module
+from resize_pos.transforms.absolute import resize_absolute, resize_grid
+from resize_pos.transforms.kernels import operator
 from resize_pos.verify.against_source import Verification
 from tests.support.builders import raw_tensors, vit, write_safetensors
 
@@ -26,6 +29,28 @@ def rough(height: int, width: int, channels: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(height, width, channels))
 
 
+def interpolated(
+    cells: np.ndarray, target: tuple[int, int], like: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the norm of each new cell, and which lie between their neighbours' by themselves."""
+    norms = np.linalg.norm(cells, axis=-1)
+    resampling = choose_resampling(like=like)
+    plain = resize_grid(norms[None, ..., None], Grid(*target), resampling)[0, ..., 0]
+    down, across = (
+        operator(n, m, resampling).matrix for n, m in zip(norms.shape, target, strict=True)
+    )
+    around = [[norms[np.ix_(row != 0, column != 0)] for column in across] for row in down]
+    shortest = np.array([[part.min() for part in row] for row in around])
+    longest = np.array([[part.max() for part in row] for row in around])
+    return np.clip(plain, shortest, longest), (plain >= shortest) & (plain <= longest)
+
+
+def uneven(height: int, width: int, channels: int) -> np.ndarray:
+    """Make cells of which a few are a thousand times shorter than the others."""
+    short = np.random.default_rng(7).random((height, width, 1)) < 0.3
+    return rough(height, width, channels) * np.where(short, 1e-3, 1.0)
+
+
 @pytest.mark.parametrize(("source", "target"), GRIDS)
 @pytest.mark.parametrize("like", ["timm", "hf", "siglip2", "jax"])
 def test_new_vectors_have_the_interpolated_norm_and_the_same_direction(
@@ -34,8 +59,7 @@ def test_new_vectors_have_the_interpolated_norm_and_the_same_direction(
     cells = rough(*source, 16)
     plain = resize_table(cells, source, target, axes="h w d", like=like)
     made = resize_table(cells, source, target, axes="h w d", like=like, restore_norms=True)
-    norms = np.linalg.norm(cells, axis=-1)[None, ..., None]
-    wanted = resize_grid(norms, Grid(*target), choose_resampling(like=like))[0, ..., 0]
+    wanted, _ = interpolated(cells, target, like)
     assert np.allclose(np.linalg.norm(made, axis=-1), wanted, rtol=1e-9)
     cosine = np.sum(made * plain, -1) / np.linalg.norm(made, axis=-1)
     assert np.allclose(cosine, np.linalg.norm(plain, axis=-1), rtol=1e-9)
@@ -46,13 +70,61 @@ def test_large_tables_are_computed_in_bands_with_the_same_result() -> None:
     whole = resize_table(cells, (30, 41), (57, 70), axes="h w d", restore_norms=True)
     part = resize_table(cells[..., :8], (30, 41), (57, 70), axes="h w d", restore_norms=True)
     norms = np.linalg.norm(whole.astype(np.float64), axis=-1)
-    expected = resize_grid(
-        np.linalg.norm(cells.astype(np.float64), axis=-1)[None, ..., None],
-        Grid(57, 70),
-        choose_resampling(),
-    )
-    assert np.allclose(norms, expected[0, ..., 0], rtol=1e-5)
+    expected, _ = interpolated(cells.astype(np.float64), (57, 70), "timm")
+    assert np.allclose(norms, expected, rtol=1e-5)
     assert part.shape == (57, 70, 8)
+
+
+@pytest.mark.parametrize("target", [(24, 18), (8, 5), (6, 4), (12, 18)])
+@pytest.mark.parametrize("like", ["timm", "hf", "siglip2", "jax"])
+def test_no_vector_is_shorter_or_longer_than_all_around_it(
+    target: tuple[int, int], like: str
+) -> None:
+    """Beside short vectors a bicubic kernel gives norms below zero, which wrote cells of zeros."""
+    cells = uneven(12, 9, 16)
+    made = resize_table(cells, (12, 9), target, axes="h w d", like=like, restore_norms=True)
+    wanted, _ = interpolated(cells, target, like)
+    assert np.allclose(np.linalg.norm(made, axis=-1), wanted, rtol=1e-9)
+    assert wanted.min() > 0
+
+
+@pytest.mark.parametrize("target", [(24, 18), (11, 7)])
+def test_norms_between_their_neighbours_are_what_they_were_without_limits(
+    target: tuple[int, int],
+) -> None:
+    cells = uneven(12, 9, 16)
+    made = resize_table(cells, (12, 9), target, axes="h w d", restore_norms=True)
+
+    def lengths(vectors: np.ndarray) -> np.ndarray:
+        largest = np.abs(vectors).max(axis=-1, keepdims=True)
+        parts = vectors / largest
+        scaled: np.ndarray = largest * np.sqrt(np.einsum("...d,...d->...", parts, parts)[..., None])
+        return scaled
+
+    both = np.concatenate([cells, lengths(cells)], axis=-1)[None]
+    plain = resize_grid(both, Grid(*target), choose_resampling())[0]
+    vectors, wanted = plain[..., :-1], plain[..., -1:]
+    unlimited = vectors * (wanted / lengths(vectors))
+    _, inside = interpolated(cells, target, "timm")
+    assert 0.5 < inside.mean() < 1
+    assert made[inside].tobytes() == unlimited[inside].tobytes()
+
+
+def test_norms_have_the_same_limits_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(device_module, "resolve_device", lambda _: torch.device("cpu"))
+    film = np.stack([uneven(12, 9, 8), 3 * uneven(12, 9, 8)]).reshape(1, 216, 8)
+    layout = Layout.parse("1 (t h w) d")
+    geometry = (layout, 0, Grid(12, 9), 0, Grid(24, 18), choose_resampling())
+    here, there = (
+        resize_absolute(film, *geometry, device, frames=(2, 5), restore_norms=True)
+        for device in ("cpu", "cuda:3")
+    )
+    assert here.shape == (1, 5 * 24 * 18, 8)
+    assert np.allclose(here, there, rtol=1e-9, atol=1e-12)
+    norms = np.linalg.norm(here, axis=-1)
+    assert norms.min() >= np.linalg.norm(film, axis=-1).min() * (1 - 1e-9)
+    assert norms.max() <= np.linalg.norm(film, axis=-1).max() * (1 + 1e-9)
 
 
 def test_zero_vectors_stay_zero_and_huge_ones_do_not_overflow() -> None:
