@@ -131,11 +131,12 @@ def text_layout(
     if layout is not None and "(p h w s)" not in layout.pattern:
         return None
     flat = {2: "l d", 3: "1 l d"}.get(len(tensor.shape)) if layout is None else layout.pattern
+    if flat is None:
+        return None  # a number without axes, say
     before = token_rows(tensor.name.rpartition(".")[0], tensor.shape[-1], tensors)[0]
     line = "(p l)" if len(before) > 1 else "l"
-    flat = None if flat is None else flat.replace("(p h w s)", "l").replace("l", line)
-    found = None if flat is None else Layout.parse(flat)
-    return found if found is not None and found.mismatch(tensor.shape) is None else None
+    found = Layout.parse(flat.replace("(p h w s)", "l").replace("l", line))
+    return found if found.mismatch(tensor.shape) is None else None
 
 
 def reads_sequences(tensors: Mapping[str, TensorInfo]) -> bool:
