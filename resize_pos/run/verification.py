@@ -52,6 +52,12 @@ def _verified(
             "--images compares two checkpoints in a model.",
             hint="pass --model timm:NAME and --against SOURCE, too.",
         )
+    if source is not None and source.path.resolve() == ours.path.resolve():
+        raise UsageError(
+            f"{output} and --against {against} are the same file, so there is nothing to compare.",
+            hint="name the converted file first, and the one that it was made from after "
+            "--against: resize-pos verify OUTPUT --against SOURCE",
+        )
     held = None if source is None else verify_output(ours, source, request)
     if model is None:
         return Verified(ours.path, held)

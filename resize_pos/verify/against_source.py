@@ -49,7 +49,7 @@ from resize_pos.verify.made_by.unmatched import (
     find_mistake_of_offsets,
     recognised,
 )
-from resize_pos.verify.output_plan import plan_between
+from resize_pos.verify.output_plan import look_swapped, plan_between
 from resize_pos.verify.scaled_queries import find_scaled
 
 if TYPE_CHECKING:
@@ -153,8 +153,15 @@ def verify_output(output: Container, source: Container, request: Request) -> Ver
             continue
         around = Neighbours.of(source)
         tables.append(explain(step, source.read(name), output.read(name), around))
-    configs = tuple(_configs(output.path, plan.to_size))
+    configs = (*_configs(output.path, plan.to_size), *_order(output, source))
     return Verification(output.path, source.path, untouched, tuple(tables), configs)
+
+
+def _order(output: Container, source: Container) -> Iterator[Check]:
+    """Warn of exchanged files. A fixed table may be equal in both, so this is no refusal."""
+    if look_swapped(output, source):
+        words = f"the record in {source.path.name} says that it was made from {output.path.name}"
+        yield Check("order", Level.WARN, f"{words}: write verify OUTPUT --against SOURCE")
 
 
 def _configs(path: Path, size: Size | None) -> Iterator[Check]:
@@ -215,9 +222,10 @@ def explain(
 ) -> TableVerification:
     """Find out how a table was made from its source, and judge it."""
     table, stretchable = step.table, isinstance(step.operation, Resample)
-    finite = _finite(table, after)
-    if finite is not None:
-        return TableVerification(step, (finite,))
+    for array, owner in ((before, "the source's "), (after, "")):
+        finite = _finite(table, array, owner)
+        if finite is not None:
+            return TableVerification(step, (finite,))
     if isinstance(step.operation, Lengthen | SinCos | ResampleMixing | ResampleTiled):
         operation, distance = find_recipe(step, before, after)
         close = is_close(distance, after.dtype)
@@ -316,11 +324,11 @@ def _explain_recipe(
     return TableVerification(step, (origin, *judge(measured)), measures=measured.values)
 
 
-def _finite(table: PositionTable, array: NDArray[Any]) -> Check | None:
+def _finite(table: PositionTable, array: NDArray[Any], owner: str) -> Check | None:
     bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float64))))
     if not bad:
         return None
-    words = f"{table.name} holds {bad} values that are NaN or infinite"
+    words = f"{owner}{table.name} holds {bad} values that are NaN or infinite"
     return Check("finite", Level.FAIL, words)
 
 

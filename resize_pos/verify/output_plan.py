@@ -51,6 +51,14 @@ def _made_from(output: Container, source: Container) -> bool:
     return digest(source.tensors, data) == recorded[0]
 
 
+def look_swapped(output: Container, source: Container) -> bool:
+    """Whether the record in the source says that it was made from the output, and not reversed."""
+    recorded = recorded_digest(source.metadata)
+    if recorded is None or not recorded[1]:
+        return False  # the digest of no table says nothing
+    return _made_from(source, output) and not _made_from(output, source)
+
+
 def of_output(request: Request) -> Request:
     """Return the request for the output alone: its `to_…` values become `from_…` values."""
     return replace(

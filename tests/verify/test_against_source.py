@@ -113,7 +113,9 @@ def test_the_same_grid_means_the_same_bytes(folder: Path) -> None:
     tensors = vit(*SOURCE, patch=8, channels=48)
     tensors["pos_embed"] = tensors["pos_embed"] + np.float32(1)
     output = write_safetensors(folder / "odd.safetensors", tensors)
-    same = verify_checkpoint(source, source, from_grid="9x14", to_grid="9x14")
+    copy = folder / "copy.safetensors"
+    copy.write_bytes(source.read_bytes())
+    same = verify_checkpoint(copy, source, from_grid="9x14", to_grid="9x14")
     assert same.verdict is Level.OK
     other = verify_checkpoint(output, source, from_grid="9x14", to_grid="9x14")
     assert other.verdict is Level.FAIL
@@ -272,3 +274,37 @@ def test_a_source_whose_grid_is_open_is_named_with_the_flags_that_settle_it(
     sizes = ("--from", "72x112", "--to", "96x96")
     settled = run(*words, str(tmp_path / "source.safetensors"), *sizes)
     assert "9×14 → 12×12" in settled.out
+
+
+def test_a_source_that_is_not_finite_is_said_to_be_so(folder: Path, run: Any) -> None:
+    tensors = vit(*SOURCE, patch=8, channels=48)
+    tensors["pos_embed"][0, 5, :3] = np.nan, np.inf, -np.inf
+    write_safetensors(folder / "source.safetensors", tensors, {"format": "pt"})
+    done = verify(run, folder, "timm")
+    assert done.code == 3
+    assert "the source's pos_embed holds 3 values that are NaN or infinite" in done.out
+    assert "bug" not in done.err
+
+
+def test_a_file_is_not_compared_with_itself(folder: Path, run: Any) -> None:
+    (folder / "link.safetensors").symlink_to(folder / "source.safetensors")
+    for name in ("source", "link"):
+        done = verify(run, folder, name)
+        assert done.code == 2
+        assert "are the same file" in done.err
+        assert "resize-pos verify OUTPUT --against SOURCE" in done.err
+
+
+def test_exchanged_files_are_noticed_by_their_record(folder: Path, run: Any) -> None:
+    """There and back again is no exchange: then the output's own record names its source."""
+    paths = [folder / f"{name}.safetensors" for name in ("source", "wide", "back")]
+    for source, made, grid in zip(paths, paths[1:], ("12x21", "9x14"), strict=False):
+        stated = ("--from-grid", "9x14") if source == paths[0] else ()
+        done = run(str(source), *stated, "--to-grid", grid, "-o", str(made))
+        assert done.code == 0, done.err
+    told = "the record in wide.safetensors says that it was made from source.safetensors"
+    flags = ("--from-grid", "12x21", "--to-grid", "9x14")
+    for new, old, warned in ((0, 1, True), (1, 0, False), (2, 1, False)):
+        words = ("verify", str(paths[new]), "--against", str(paths[old]))
+        done = run(*words, *(flags if new != 1 else GEOMETRY))
+        assert (told in " ".join(done.out.split())) is warned, done.out + done.err
