@@ -157,9 +157,9 @@ def make_plan(
         require_whole(located, steps, request)
     from_size, to_size = _sizes(steps, request)
     if request.attention_scale:
-        from resize_pos.planning.rules.attention import scale_steps  # only with the flag
+        from resize_pos.planning.rules import attention  # only with the flag
 
-        steps += scale_steps(steps, located.others)
+        steps += attention.scale_steps(steps, located.others)
     _require_no_config(steps, documents or {})
     edits: tuple[ConfigEdit, ...] = ()
     if documents:
@@ -167,6 +167,13 @@ def make_plan(
 
         transfer = Transfer.of(steps, request)
         edits = plan_config_edits(documents, transfer)
+    notes = tuple(plan_notes(located, steps, stated))
+    if request.attention_scale:
+        attention.require_scaled(steps, edits)
+        notes += tuple(attention.scale_notes(steps))
+        # What is not done is not recorded as done.
+        scaled = any(step.action is Action.SCALE for step in steps)
+        request = replace(request, attention_scale=scaled)
     return Plan(
         request,
         steps,
@@ -175,7 +182,7 @@ def make_plan(
         located.near_misses,
         edits,
         located.left_alone,
-        tuple(plan_notes(located, steps, stated)),
+        notes,
         located.looks_like if asked & IMAGE_ROLES else (),
     )
 

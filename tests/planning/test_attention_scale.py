@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -234,3 +235,85 @@ def test_a_training_checkpoint_says_that_the_state_of_the_queries_is_copied(tmp_
         assert torch.equal(kept, before["optimizer"]["state"][place][field])
     plainly = resize_checkpoint(path, output=tmp_path / "out.pth", **made)
     assert not any("--attention-scale" in n.text for n in plainly.notes)
+
+
+def clip_with_words() -> Tensors:
+    return {**clip(), "token_embedding.weight": numbers(90, WIDTH)}
+
+
+def offsets() -> Tensors:
+    """A window of 6×4 cells, whose table has one row for each offset."""
+    block = "layers.0.blocks.0."
+    return {
+        f"{block}norm1.weight": numbers(WIDTH),
+        f"{block}attn.relative_position_bias_table": numbers(11 * 7, 3),
+        f"{block}attn.qkv.weight": numbers(3 * WIDTH, WIDTH),
+        f"{block}attn.proj.weight": numbers(WIDTH, WIDTH),
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "made", "words"),
+    [
+        (offsets, {"from_window": (6, 4), "to_window": (5, 3)}, "adds a relative table"),
+        (
+            clip_with_words,
+            {"to_length": 90, "length_method": "linear"},
+            "no learned absolute table",
+        ),
+    ],
+)
+def test_a_flag_that_would_have_no_effect_is_refused(
+    tmp_path: Path, make: Callable[[], Tensors], made: dict[str, Any], words: str
+) -> None:
+    source = write_safetensors(tmp_path / "model.safetensors", make())
+    output = tmp_path / "out.safetensors"
+    with pytest.raises(TableError, match="attention_scale=True") as caught:
+        resize_checkpoint(source, output=output, attention_scale=True, **made)
+    assert words in caught.value.message
+    assert not output.exists()
+    assert resize_checkpoint(source, output=output, **made).output == output
+
+
+@pytest.mark.parametrize(
+    "made", [{"to": (288, 192), "to_patch": 32}, {"to_grid": (3, 18)}, {"to_grid": (6, 9)}]
+)
+def test_as_many_tokens_as_before_are_noted_and_not_recorded(
+    tmp_path: Path, made: dict[str, Any]
+) -> None:
+    tensors = plain()
+    source = write_safetensors(tmp_path / "model.safetensors", tensors)
+    output = tmp_path / "out.safetensors"
+    report = resize_checkpoint(
+        source, from_grid=(9, 6), output=output, attention_scale=True, force=True, **made
+    )
+    (note,) = [n.text for n in report.notes if "--attention-scale" in n.text]
+    assert note == (
+        "--attention-scale changes nothing here: the number of tokens stays, so the factor is 1."
+    )
+    assert "attention_scale" not in json.loads(raw_tensors(output)[1]["resize_pos"])["request"]
+    name = "blocks.0.attn.qkv.weight"
+    assert array(output, name, tensors[name]).tobytes() == tensors[name].tobytes()
+
+
+def test_a_file_in_which_nothing_changes_is_still_a_success(tmp_path: Path) -> None:
+    source = write_safetensors(tmp_path / "model.safetensors", plain())
+    report = resize_checkpoint(source, from_grid=(9, 6), to_grid=(9, 6), attention_scale=True)
+    assert report.output is None or not report.output.exists()
+    (note,) = [n.text for n in report.notes if "--attention-scale" in n.text]
+    assert note.endswith("no table of this file changes.")
+
+
+def test_a_text_table_that_changes_beside_the_images_is_named(tmp_path: Path) -> None:
+    source = write_safetensors(tmp_path / "model.safetensors", clip_with_words())
+    report = resize_checkpoint(
+        source,
+        to=(80, 64),
+        from_=(144, 96),
+        to_length=90,
+        length_method="linear",
+        output=tmp_path / "out.safetensors",
+        attention_scale=True,
+    )
+    (note,) = [n.text for n in report.notes if "--attention-scale" in n.text]
+    assert note.startswith("--attention-scale does not apply to positional_embedding:")

@@ -11,9 +11,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
+from resize_pos.configs.values import ConfigEdit
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import TableError
 from resize_pos.core.geometry import Grid
+from resize_pos.core.notes import Note
 from resize_pos.core.operations import ScaleQueries
 from resize_pos.core.tensors import DTYPES, TensorInfo
 from resize_pos.families.attention_weights import AttentionLayout, blocks, find_block
@@ -29,6 +31,9 @@ QUERIES = Family(
     r".*",
     tuple(_PLAIN.values()),
 )
+_RELATIVE = frozenset({Role.RELATIVE, Role.DISTANCE})
+# What may change although a table of the image keeps its number of rows.
+_SAME_TOKENS = frozenset({Role.ABSOLUTE, Role.KERNEL, Role.DERIVED})
 # Between a tower's own name and its table: `vit.embeddings.position_embeddings`.
 _INNER = frozenset({"embeddings", "embedding", "encoder", "position_embedding", "patch_embed"})
 
@@ -40,12 +45,8 @@ def scale_steps(steps: Sequence[Step], tensors: Mapping[str, TensorInfo]) -> tup
         before, after = tokens(step)
         if step.table.role is not Role.ABSOLUTE or before == after:
             continue
-        if any(other.table.role in (Role.RELATIVE, Role.DISTANCE) for other in steps):
-            raise TableError(
-                f"{_FLAG}: this model adds a relative table to its attention, and a scale on the "
-                "queries would not reach that part.",
-                hint=f"leave {_FLAG} out.",
-            )
+        if any(other.table.role in _RELATIVE for other in steps):
+            raise _adds_relative()
         for planned in _of_tower(step, tensors, before, after):
             twin = found.setdefault(planned.name, planned)
             if twin.operation != planned.operation:
@@ -54,6 +55,44 @@ def scale_steps(steps: Sequence[Step], tensors: Mapping[str, TensorInfo]) -> tup
                     hint=f"leave {_FLAG} out.",
                 )
     return tuple(found.values())
+
+
+def require_scaled(steps: Sequence[Step], edits: Sequence[ConfigEdit]) -> None:
+    """Refuse a run that would change something and leave the flag without effect.
+
+    Where no step scales queries, only two plans pass. In one, nothing changes at all. In the other,
+    a table of the image keeps its number of rows, so that the factor is one.
+    """
+    altered = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
+    if not (altered or edits) or any(step.action is Action.SCALE for step in steps):
+        return
+    if any(step.table.role in _RELATIVE for step in steps):
+        raise _adds_relative()
+    others = [step.name for step in altered if step.table.role not in _SAME_TOKENS]
+    if not others and any(step.table.role is Role.ABSOLUTE for step in steps):
+        return
+    changed = others or [step.name for step in altered] or [edit.file for edit in edits]
+    raise TableError(
+        f"{_FLAG}: {changed[0]} changes, but no learned absolute table of an image gets another "
+        "number of rows, and only such a table says how many tokens attention sees.",
+        hint=f"leave {_FLAG} out.",
+    )
+
+
+def scale_notes(steps: Sequence[Step]) -> Iterator[Note]:
+    """Say why no queries are scaled, or which tables that change have nothing to do with it."""
+    altered = [step for step in steps if step.action not in (Action.KEEP, Action.DROP)]
+    if not any(step.action is Action.SCALE for step in steps):
+        reason = (
+            "the number of tokens stays, so the factor is 1"
+            if altered
+            else "no table of this file changes"
+        )
+        yield Note(f"{_FLAG} changes nothing here: {reason}.")
+        return
+    for step in altered:
+        if step.table.role is Role.SEQUENCE:
+            yield Note(f"{_FLAG} does not apply to {step.name}: it scales attention over images.")
 
 
 def tokens(step: Step) -> tuple[int, int]:
@@ -128,6 +167,14 @@ def _require_plain(
         shape = tensors[name].shape if name in tensors else ()
         if len(shape) != 2 or shape[1] != width or shape[0] % width:
             raise _unknown(table, f"{name} is {list(shape)}, not {width} wide like the table")
+
+
+def _adds_relative() -> TableError:
+    return TableError(
+        f"{_FLAG}: this model adds a relative table to its attention, and a scale on the "
+        "queries would not reach that part.",
+        hint=f"leave {_FLAG} out.",
+    )
 
 
 def _unknown(table: PositionTable, why: str) -> TableError:
