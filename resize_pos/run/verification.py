@@ -52,7 +52,8 @@ def _verified(
             "--images compares two checkpoints in a model.",
             hint="pass --model timm:NAME and --against SOURCE, too.",
         )
-    if source is not None and source.path.resolve() == ours.path.resolve():
+    same = source is not None and source.path.resolve() == ours.path.resolve()
+    if same and model is None:  # in a model, a file that agrees with itself is a control
         raise UsageError(
             f"{output} and --against {against} are the same file, so there is nothing to compare.",
             hint="name the converted file first, and the one that it was made from after "
