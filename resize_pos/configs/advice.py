@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resize_pos.configs.keys import KeyKind, Library
@@ -14,6 +14,7 @@ from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
 from resize_pos.core.json_edit import Document
+from resize_pos.core.operations import ResampleKernel
 from resize_pos.core.request import Request
 from resize_pos.families.family import Family, Role
 from resize_pos.families.tables import OF_IMAGES, Action, Step
@@ -60,8 +61,11 @@ def advise(
         return tuple(_calls(files.documents(("config.json",)).get("config.json", {}), transfer))
     documents = {n: d for n, d in files.documents().items() if _states_a_model(n, d)}
     edits = _edits(documents, transfer) if documents else ()
-    if edits:
-        return tuple(
+    patches = _patches(documents, steps)
+    general = tuple(_general(steps, changes, transfer))
+    found: Iterable[ConfigAdvice] = general
+    if edits or patches:
+        found = [
             ConfigAdvice(
                 str(library_of(edit.file, documents[edit.file])),
                 edit.file,
@@ -69,9 +73,10 @@ def advise(
                 edit.before,
                 edit.after,
             )
-            for edit in edits
-        )
-    found = _general(steps, changes, transfer)
+            for edit in (*edits, *patches)
+        ]
+        if not patches:  # no file of these can state it
+            found += [each for each in general if each.key.endswith("patch_size")]
     return tuple({(each.library, each.file, each.key): each for each in found}.values())
 
 
@@ -112,6 +117,17 @@ def _edits(documents: Mapping[str, Document], transfer: Transfer) -> tuple[Confi
         return plan_config_edits(documents, transfer)
     except GeometryError:  # these configs cannot state it; this is only advice
         return ()
+
+
+def _patches(documents: Mapping[str, Document], steps: Sequence[Step]) -> tuple[ConfigEdit, ...]:
+    """List where configs state the patch size, if the patch embedding is resized."""
+    step = next((step for step in steps if isinstance(step.operation, ResampleKernel)), None)
+    if step is None or not documents:
+        return ()
+    from resize_pos.configs.patch_advice import patch_edits  # only with --to-patch
+
+    old, new = (Size(side.height, side.width) for side in (step.table.grid, step.target))
+    return tuple(patch_edits(documents, old, new))
 
 
 def _general(

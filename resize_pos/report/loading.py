@@ -14,7 +14,8 @@ from resize_pos.configs.inside import INSIDE
 from resize_pos.containers.detect import named_format
 from resize_pos.containers.io.remote_path import RemotePath
 from resize_pos.core.fast_dataclass import dataclass
-from resize_pos.core.geometry import Size
+from resize_pos.core.geometry import Grid, Size
+from resize_pos.core.operations import ResampleKernel
 from resize_pos.core.printable import printable
 from resize_pos.report.report import Report
 
@@ -119,11 +120,21 @@ def _timm(report: Report, output: Path) -> Loading | None:
 def _other_sizes(report: Report) -> dict[str, object]:
     """Return what else timm's constructor must be told: another window, another patch size."""
     stated = [each for each in report.config_advice if (each.library, each.file) == _TIMM_TAKES]
-    return {
+    sizes: dict[str, object] = {
         each.key: tuple(each.after) if isinstance(each.after, list) else each.after
         for each in stated
         if each.key != "img_size"
     }
+    patch = _new_patch(report)  # a config beside the file may state it, too
+    if patch is not None and "patch_size" not in sizes:
+        sizes["patch_size"] = patch.height if patch.is_square else (patch.height, patch.width)
+    return sizes
+
+
+def _new_patch(report: Report) -> Grid | None:
+    """Return the sides of the new patch in pixels, if `--to-patch` changes it."""
+    resized = (s for s in report.plan.steps if isinstance(s.operation, ResampleKernel))
+    return next((step.target for step in resized), None)
 
 
 _TIMM_TAKES = ("timm", "create_model")
@@ -140,7 +151,11 @@ def _transformers(report: Report, output: Path) -> Loading | None:
     weights = _state(report, output)
     if weights is None:
         return None
-    sizes = _config_values(report) or [f"image_size={_size(report.plan.to_size)}"]
+    stated = _config_values(report)
+    told = any(value.startswith("patch_size=") for value in stated)
+    if _new_patch(report) is not None and not told:
+        return None  # a section of the config states the patch, and no argument reaches it
+    sizes = stated or [f"image_size={_size(report.plan.to_size)}"]
     config = call("config = AutoConfig.from_pretrained", [text_code(UNKNOWN_NAME), *sizes])
     return Loading(
         (*weights.imports, "from transformers import AutoConfig, AutoModel"),
@@ -174,8 +189,8 @@ def _transformers_folder(report: Report, output: Path) -> Loading:
 
 
 def _open_clip(report: Report, output: Path) -> Loading | None:
-    if _format(output) not in (_SAFETENSORS, _TORCH):
-        return None
+    if _format(output) not in (_SAFETENSORS, _TORCH) or _new_patch(report) is not None:
+        return None  # no argument of create_model states another patch
     arguments = [
         text_code(UNKNOWN_NAME),
         f"pretrained={text_code(output)}",
@@ -192,8 +207,8 @@ def _open_clip_folder(report: Report, output: Path) -> Loading:
 
 def _torchvision(report: Report, output: Path) -> Loading | None:
     weights = _state(report, output)
-    if weights is None:
-        return None
+    if weights is None or _new_patch(report) is not None:
+        return None  # get_model states the patch of each model itself
     arguments = [text_code(UNKNOWN_NAME), f"image_size={_size(report.plan.to_size)}"]
     return Loading(
         (*weights.imports, "import torchvision"),
