@@ -7,6 +7,7 @@ from resize_pos.cli.terminal import aligned, say, tell, width
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.quality.checks import LABEL, Level
 from resize_pos.report.groups import Group, change_words, grouped
+from resize_pos.report.kept_grid import choice_of
 from resize_pos.report.verify_report import Verified
 from resize_pos.verify.against_source import TableVerification
 from resize_pos.verify.compare import Comparison, Side, TableComparison
@@ -93,20 +94,12 @@ def show_comparison(comparison: Comparison) -> None:
 
 
 def _show_kept_grid(kept: KeptGrid) -> None:
-    """Print the other choice: the same image size with the old grid and a larger patch."""
-    lead = [(f"or keep {kept.grid} and resize the patch kernel: ", "bold")]
-    if kept.new_patch is None or kept.response_error is None:
-        tell(f"not possible here; {kept.obstacle}", lead=lead)
-        return
-    exact = kept.response_error < 1e-3
-    loss = "its response is kept" if exact else f"its response changes by {kept.response_error:.1%}"
-    count = f"{kept.grid.cells:,} cells instead of {kept.instead_of.cells:,}"
-    words = (
-        f"{kept.patch} → {kept.new_patch} px, {loss}; {count}, and every position stays as it is"
-    )
-    tell(words, lead=lead)
-    tell("often better without fine-tuning, where no finer detail is needed", indent=2)
-    tell(kept.command, indent=2)
+    """Print the other choice: the same image size with the old grid and another patch."""
+    choice = choice_of(kept)
+    first, *others = choice.words
+    tell(first, lead=[(f"{choice.heading}: ", "bold")])
+    for words in (*others, *([choice.command] if choice.command else [])):
+        tell(words, indent=2)
 
 
 def _show_versions(table: TableComparison) -> set[str]:

@@ -11,6 +11,7 @@ from resize_pos.quality.table_health import HealthKind
 from resize_pos.report.compare_report import comparison_document
 from resize_pos.report.files import write_files
 from resize_pos.report.json import json_text
+from resize_pos.report.kept_grid import choice_of
 from resize_pos.report.page import DistanceTable, Page, PlanRow
 from resize_pos.verify.compare import Comparison, Side, TableComparison
 
@@ -60,6 +61,7 @@ def comparison_page(comparison: Comparison, command: str | None = None) -> Page:
         ),
         command=command,
         distances=tuple(map(_distances, tables)),
+        choice=None if comparison.kept_grid is None else choice_of(comparison.kept_grid),
     )
 
 

@@ -38,6 +38,7 @@ def page_markdown(page: Page) -> str:
     for apart in page.distances:
         lines += [f"### How far apart: {code(apart.name)}", ""]
         lines += [*table(("version", *map(text, apart.labels[:-1])), _padded(apart)), ""]
+    lines += _choice(page)
     for section in page.sections:
         lines += _section(section, page)
     if page.settings:
@@ -72,6 +73,19 @@ def _check(check: Check) -> str:
     """Write a check with its mark; a fact that judges nothing has none."""
     mark = "" if check.name in NEUTRAL else f"{_MARKS[check.level.value]} "
     return f"- {mark}{text(check.detail)}"
+
+
+def _choice(page: Page) -> Iterator[str]:
+    """Write the other way to the same image size."""
+    choice = page.choice
+    if choice is None:
+        return
+    yield f"### {text(choice.heading[:1].upper() + choice.heading[1:])}"
+    yield ""
+    for words in choice.words:
+        yield from (text(words[:1].upper() + words[1:]), "")
+    if choice.command:
+        yield from fenced(choice.command)
 
 
 def _section(section: PageSection, page: Page) -> Iterator[str]:

@@ -25,6 +25,7 @@ from resize_pos.report.groups import (
     reasons_in_words,
     treatment_words,
 )
+from resize_pos.report.kept_grid import Choice
 from resize_pos.report.report import Report, Status
 from resize_pos.report.to_do import ToDo, tasks
 
@@ -126,6 +127,7 @@ class Page:
     label: str = LABEL  # what the verdict covers and what not; empty without a verdict
     to_do: tuple[ToDo, ...] = ()  # what is left to the user
     distances: tuple[DistanceTable, ...] = ()
+    choice: Choice | None = None  # another way to the same image size
     of_plan: str = "table"  # what the rows of the plan are
 
 

@@ -36,6 +36,12 @@ class KeptGrid:
     command: str = ""
     obstacle: str = ""
 
+    @property
+    def spares_growth(self) -> bool:
+        """Whether the old patch would need a larger grid, and on neither side a smaller one."""
+        old, new = self.grid, self.instead_of
+        return new != old and new.height >= old.height and new.width >= old.width
+
 
 def keep_the_grid(source: Container, plan: Plan) -> KeptGrid | None:
     """Try `--to-patch` for the planned size; None where no patch embedding is known."""

@@ -73,3 +73,36 @@ def test_a_size_that_does_not_divide_names_those_that_do(source: Path, run: Any)
     assert kept["new_patch"] is None and kept["command"] is None
     assert "153x156 px or 162 px" in kept["obstacle"]
     assert "not possible here" in shown
+
+
+BETTER = "often better without fine-tuning"
+
+
+@pytest.mark.parametrize(
+    ("to", "better"), [("288x192", True), ("288x96", True), ("144x48", False), ("288x48", False)]
+)
+def test_only_instead_of_a_larger_grid_it_is_called_better(
+    source: Path, run: Any, to: str, better: bool
+) -> None:
+    """The benchmark grew grids; of smaller kernels it says nothing."""
+    kept, shown = compared(source, run, to)
+    assert kept["command"] is not None
+    assert (BETTER in shown) is better
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+def test_the_reports_show_the_choice_with_its_command(
+    source: Path, run: Any, tmp_path: Path, suffix: str
+) -> None:
+    for to, parts in (
+        ("288x192", ("16 → 32 px, its response is kept", BETTER.capitalize(), "--to-patch")),
+        ("144x48", ("16 → 16x8 px, its response changes by", "--to-patch 16x8")),
+        ("160x160", ("Not possible here;",)),
+    ):
+        path = tmp_path / f"{to}{suffix}"
+        asked = ("compare", str(source), "--from-grid", "9x6", "--to", to)
+        assert run(*asked, "--report", str(path)).code == 0
+        page = path.read_text()
+        assert "Or keep 9×6 and resize the patch kernel" in page
+        assert all(part in page for part in parts), (to, page)
+        assert (BETTER.capitalize() in page) is (to == "288x192")
