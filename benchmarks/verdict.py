@@ -225,21 +225,27 @@ def cases(known: Known, every: int = 1) -> Iterator[Case]:
             yield _case(known, target, group, how, table)
 
 
-def trained_cases(known: Sequence[Known]) -> list[Case]:
-    """Judge the tables of networks that were trained on after an honest resize."""
-    by_name, found = {table.name: table for table in known}, []
+def trained_tables(
+    known: Sequence[Known],
+) -> Iterator[tuple[Known, Shape, str, str, Table]]:
+    """Give the tables of networks that were trained on: source, grid, group, name and rows."""
+    by_name = {table.name: table for table in known}
     for key, table in trained().items():
         name, grid, how = key.split(" ", 2)
         height, width = grid.split("x")
-        found.append(_case(by_name[name], (int(height), int(width)), "trained", how, table))
+        yield by_name[name], (int(height), int(width)), "trained", how, table
     for key, one in tuned().items():
         name, grid, how = key.split(" ", 2)
         height, width = grid.split("x")
         few, target = fewer_channels(by_name[name]), (int(height), int(width))
         honest_rows = made(few, target, one.start)[1] if one.is_honest else 0
         group = "trained" if one.is_honest else "trained damage"
-        found.append(_case(few, target, group, how, one.rows + honest_rows))
-    return found
+        yield few, target, group, how, one.rows + honest_rows
+
+
+def trained_cases(known: Sequence[Known]) -> list[Case]:
+    """Judge the tables of networks that were trained on after an honest resize."""
+    return [_case(*table) for table in trained_tables(known)]
 
 
 def fewer_channels(known: Known) -> Known:

@@ -6,10 +6,16 @@ import re
 from pathlib import Path
 
 from benchmarks.verdict_plot import DRAWN, LAYERS, MEASURES, NOT_DRAWN, OFFSETS
+from benchmarks.verdict_rest import REST
 from resize_pos.quality import verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
-PLOTS = {"verdict.svg": MEASURES, "verdict_relative.svg": OFFSETS, "verdict_layers.svg": LAYERS}
+PLOTS = {
+    "verdict.svg": MEASURES,
+    "verdict_rest.svg": REST,
+    "verdict_relative.svg": OFFSETS,
+    "verdict_layers.svg": LAYERS,
+}
 
 
 def limits() -> set[str]:

@@ -40,7 +40,7 @@ _UPRIGHT = 0.6  # of these limits where lines are placed by their upper left cor
 _ELSEWHERE = (0.24, 0.45)  # … and beyond which it is another place; area averaging has 0.22 and 0.4
 _BESIDE = 0.3  # lines of the coarser grid: what the outermost lines are off by because of a zoom
 _PICKED_AWAY = 1.5  # of these limits, where lines are picked
-_PICKED = 0.97  # weight of a line that was picked, not averaged: nearest rounds in many ways
+_PICKED = 0.9  # weight of a line that was picked, not averaged: nearest rounds in many ways
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
 # Two linear resizes in a row have 0.30 (on a few lines 0.24), cubic B-splines that smooth 0.32
 # (0.255), an inverse has -0.18; tables that were blurred have 0.41 (0.262), sharpened ones -0.5 and
@@ -69,10 +69,12 @@ class KernelFit:
     kind: Fitted
     away: float  # how far its weights are from their places; beyond 1, farther than by any rule
     elsewhere: bool  # … and they are plain means around other places
+    left: float  # relative distance of the table to what it makes
 
 
 def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
     """Find the kernel that made rows (cells × channels) of a grid (1, h, w, channels)."""
+    whole = rows
     source, rows = _varying(source, rows)
     cells = rows.reshape(target.height, target.width, -1)
     down, across = _nearest(source, rows, target)
@@ -90,7 +92,8 @@ def fit_kernel(source: Wide, rows: Wide, target: Grid) -> KernelFit:
     axes = [_Axis.of(weights) for weights in (down, across)]
     kind = _kind(axes, error) if near else Fitted.UNKNOWN
     elsewhere = any(axis.elsewhere for axis in axes)
-    return KernelFit(kind, max(axis.away for axis in axes), elsewhere)
+    left = ratio(size(apart), size(whole), 1.0)
+    return KernelFit(kind, max(axis.away for axis in axes), elsewhere, left)
 
 
 def _each_is_near(apart: Wide, whole: float) -> bool:

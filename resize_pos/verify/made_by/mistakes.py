@@ -15,7 +15,7 @@ from resize_pos.core.conventions import DEFAULT, Method, Resampling
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.energy import norm_map
-from resize_pos.quality.measures.sampling import Wide, resample
+from resize_pos.quality.measures.sampling import Wide, resample, size
 from resize_pos.verify.made_by.copied import find_block, find_kept_rows, find_old_cells
 from resize_pos.verify.made_by.diagnosis import Diagnosis
 from resize_pos.verify.made_by.fitted import Fitted
@@ -32,6 +32,7 @@ from resize_pos.verify.made_by.window import find_window
 _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for certain
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
 _RESEMBLED = 0.2  # … and at which it is likely
+_NEARLY = 0.02  # … of how much positions differ: so near to a convention, cells are in their places
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 
@@ -65,14 +66,18 @@ def diagnose(
     parts = _certain(find_old_cells(pair)) or _parts(pair)
     if parts is not None:
         return parts
-    window = find_window(pair.cells_before[0], table)
+    varying = size(pair.cells_after - pair.cells_after.mean(axis=0))
+    in_place = honest * size(pair.cells_after) <= _NEARLY * varying
+    window = None if in_place else find_window(pair.cells_before[0], table)
     if window is not None:
         return Diagnosis(window.name, window.detail, window.error, True)
     if best is not None and (best.error > _RESEMBLED or best.error > 0.5 * honest):
         best = None
-    if fitted is Fitted.DISPLACED and (best is None or not best.certain):
+    if fitted is Fitted.DISPLACED and not in_place and (best is None or not best.certain):
         best = _certain(_DISPLACED)
-    moved = (_moved(pair) if trained else None) or _mapped(pair)
+    moved = _moved(pair) if trained else None
+    if moved is None and not in_place:
+        moved = _mapped(pair)
     if moved is None or best is None or best.name == "scaled":
         return moved or best
     return replace(best, certain=True)

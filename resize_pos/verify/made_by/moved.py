@@ -31,6 +31,7 @@ _FAR = 0.25  # if it is that much of the usual length
 _FEWEST_FOREIGN, _LEAST_FOREIGN = 2, 0.01  # cells, and share; fewer may be a kernel's overshoot,
 _VERY_FAR = 2.0  # unless they are that many usual lengths away
 _MOST_BETWEEN = 0.1  # share of cells that may be neither
+_GAP = 2.5  # times the distance of all others but so many: SGD moves cells very differently
 KERNELS: tuple[Kernel, ...] = (*proper.CONVENTIONAL, *proper.OTHERS)
 
 
@@ -138,6 +139,8 @@ def _foreign(
     if other.sum() < max(_FEWEST_FOREIGN, _LEAST_FOREIGN * len(other)):
         other &= least >= _VERY_FAR
     if not other.any() or same.mean() < 0.5 or (~same & ~other).mean() > _MOST_BETWEEN:
+        return None
+    if least[other].min() < _GAP * float(np.quantile(apart[nearest][~other], 1 - _MOST_BETWEEN)):
         return None
     words = place_of(other, table, target)
     return Finding("patched", f"{words}; the rest is near an honest resize")

@@ -24,6 +24,7 @@ _REPEATABLE = tuple(
 )
 _SHARES = (0.25, 1 / 3, 0.4, 0.6, 2 / 3, 0.75)  # of the way to the new grid, by ratio
 _HALF = 1e-6  # of a cell: arithmetic decides where such a place is rounded to
+_BORDERED = 4  # lines: up to so many with a border around them look like halves that went both ways
 _LOOKED_AT = 6  # rows, and columns, of which every pair of resizes is computed
 _MOST_CELLS = 1 << 12  # of the new or the intermediate grid; above, two resizes are not tried
 
@@ -95,7 +96,13 @@ def _find_picked(source: Wide, cells: Wide, tolerance: float) -> tuple[Wide, Wid
     around = [(np.floor(p), np.ceil(p)) for p in centres]
     picked = _picked(source, cells, around, tolerance)
     # A part of the source can consist of lines around the centres, too.
-    if picked and all(_rounds_alike(*axis) for axis in zip(centres, picked, strict=True)):
+    lengths = source.shape[:2]
+    if picked and all(_rounds_alike(*axis) for axis in zip(centres, picked, lengths, strict=True)):
+        return _picking(source, around, picked)
+    ends = [np.arange(m) * (n - 1) / max(m - 1, 1) for n, m in axes]
+    around = [(np.floor(p), np.ceil(p)) for p in ends]
+    picked = _picked(source, cells, around, tolerance)
+    if picked and all(_is_nearest(*axis) for axis in zip(ends, picked, strict=True)):
         return _picking(source, around, picked)
     # Upper left corners are rounded down. Where the step is no whole number, arithmetic decides
     # about those on the border of two lines.
@@ -140,8 +147,18 @@ def _picked(
     return (down, across) if right else None
 
 
-def _rounds_alike(places: Wide, up: NDArray[np.intp]) -> bool:
-    """Whether one border decides which places are rounded up; halves all alike, or to even."""
+def _is_nearest(places: Wide, up: NDArray[np.intp]) -> bool:
+    """Whether no picked line is farther from its place than another; halves go either way."""
+    above = places - np.floor(places)
+    picked = np.where(up.astype(bool), 1.0, 0.0)
+    return bool(np.all((above == 0) | (np.abs(picked - above) <= 0.5 + _HALF)))
+
+
+def _rounds_alike(places: Wide, up: NDArray[np.intp], length: int) -> bool:
+    """Whether one border decides which places are rounded up.
+
+    Halves go all alike, or to even; of a source with many lines, arithmetic may decide each.
+    """
     above = places - np.floor(places)
     half = np.abs(above - 0.5) < _HALF
     between = (above > 0) & ~half
@@ -149,7 +166,8 @@ def _rounds_alike(places: Wide, up: NDArray[np.intp]) -> bool:
         between = half
     raised = up.astype(bool)
     odd = np.floor(places) % 2 == 1
-    if len(set(raised[half].tolist())) > 1 and not np.array_equal(raised[half], odd[half]):
+    mixed = len(set(raised[half].tolist())) > 1 and not np.array_equal(raised[half], odd[half])
+    if mixed and length <= _BORDERED:
         return False  # a border that is repeated around the source looks like this
     highest = float(above[between & ~raised].max(initial=0.0))
     return highest < float(above[between & raised].min(initial=1.0))

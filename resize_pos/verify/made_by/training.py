@@ -28,7 +28,7 @@ _RELATED = (-0.12, 0.3)
 _LEFT, _REPLACED = 0.6, 0.3  # of the positions: what must still be there; below it they are gone
 _TAILS = 2.95  # fourth moment ÷ squared second one: noise has 3, evenly spread values have 1.8
 _UNEVEN = 0.68  # deviation ÷ mean of what each channel, and each cell, moved
-_DIRECTIONS = 0.85  # share of the directions that noise would fill
+DIRECTIONS = 0.85  # share of the directions that noise would fill
 _HELD, _OWN = 0.8, 0.74  # of the variance, and of the movement: training has 0.67 there at most
 _SHARED = 0.5  # of the movement that may be the same in all cells; a vector added to all has 1
 # A little training, beside what a fitted kernel leaves: up to so much of how much positions differ,
@@ -36,6 +36,11 @@ _SHARED = 0.5  # of the movement that may be the same in all cells; a vector add
 _LIGHT = ((0.2, 5.0, 0.85, 0.8), (0.3, 4.0, 0.8, 0.6))
 _LIGHT_FEW = (0.41, 5.0, 1.0)  # the same on few cells, which always fill all directions
 _LIGHTLY_RELATED = 0.1
+# SGD moves values as far as their gradients are long: some cells much farther than others, and in
+# few directions. It strengthens the positions. Its tails are longer than those of Adam; beyond
+# these, single values were changed.
+_SGD_MOVED, _SGD_TAILS, _SGD_UNEVEN, _SGD_DIRECTIONS = 0.3, (4.5, 15.0), 1.0, 0.5
+_SGD_LEFT, _SGD_OWN, _SGD_SHARED, _SGD_SMOOTH = 1.0, 0.5, 0.1, 0.45
 _KEPT = 0.9  # of the positions: what training leaves; runs here left 0.93 at least
 # … and what honest methods leave: 0.84 at least where they agree, and less where they do not.
 _WEAK, _WEAK_OF_ENVELOPE = 0.8, 1.25
@@ -52,7 +57,7 @@ _DETAIL = 0.6
 _LITTLE_NOISE, _MUCH_NOISE = 0.205, 0.3  # networks hardly notice noise; something smooth costs more
 _SMOOTH = 0.3  # correlation of neighbours, from which it is smooth
 # Noise: how large (beyond that, nothing else is left), and its directions; training has 0.88.
-_NOISE, _FILLED = (_MUCH_NOISE, 3.0), 0.92
+_NOISE, FILLED = (_MUCH_NOISE, 3.0), 0.92
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +95,46 @@ class Movement:
             and self.left >= _LEFT
             and self.tails <= _TAILS
             and self.uneven <= _UNEVEN
-            and self.directions <= _DIRECTIONS
+            and self.directions <= DIRECTIONS
             and self.shared <= _SHARED
         )
 
     @property
     def is_light_training(self) -> bool:
         """Whether a little training explains what a fitted kernel leaves."""
+        if self._is_by_gradients:
+            return True
         shape = self.moved, self.tails, self.uneven, self.directions
         rows = (_LIGHT_FEW,) if self.is_small else _LIGHT
         usual = any(all(v <= most for v, most in zip(shape, row, strict=False)) for row in rows)
         usual = usual and not self.is_own and self.left >= _KEPT
         return usual and abs(self.related) <= _LIGHTLY_RELATED and self.shared <= _SHARED
 
+    @property
+    def _is_by_gradients(self) -> bool:
+        """Whether plain SGD moves values in this way."""
+        least, most = _SGD_TAILS
+        return (
+            self.moved <= _SGD_MOVED
+            and least <= self.tails <= most
+            and self.uneven >= _SGD_UNEVEN
+            and self.directions <= _SGD_DIRECTIONS
+            and self.left >= _SGD_LEFT
+            and self.own <= _SGD_OWN
+            and self.shared <= _SGD_SHARED
+            and self.smooth <= _SGD_SMOOTH
+        )
+
+    def least_left(self, envelope: float) -> float:
+        """Return how much of the positions every honest method leaves.
+
+        `envelope`: how much honest results differ from each other.
+        """
+        return min(_WEAK, 1 - _WEAK_OF_ENVELOPE * envelope)
+
     def is_weak(self, envelope: float) -> bool:
         """Whether less is left of the positions than any honest method leaves."""
-        return self.left < min(_WEAK, 1 - _WEAK_OF_ENVELOPE * envelope)
+        return self.left < self.least_left(envelope)
 
     @property
     def is_vector(self) -> bool:
@@ -116,31 +145,33 @@ class Movement:
 
     @property
     def _is_white(self) -> bool:
-        return self.directions >= _FILLED and self.smooth <= _SMOOTH
+        return self.directions >= FILLED and self.smooth <= _SMOOTH
 
-    def is_little(self, envelope: float) -> bool:
-        """Whether so little comes from elsewhere that it needs no reason.
-
-        `envelope`: how much honest results differ from each other.
-        """
+    def most_little(self, envelope: float) -> float:
+        """Return how much may come from elsewhere without a reason; `envelope` as above."""
         little = _LITTLE if self.cells >= _NINE else _LITTLE_FEW
         most = _LITTLE_NOISE if self._is_white else little
-        if self.smooth <= _DETAIL:
-            most = max(most, _OF_ENVELOPE * envelope)
-        return self.moved <= most
+        return max(most, _OF_ENVELOPE * envelope) if self.smooth <= _DETAIL else most
+
+    def is_little(self, envelope: float) -> bool:
+        """Whether so little comes from elsewhere that it needs no reason."""
+        return self.moved <= self.most_little(envelope)
+
+    def least_much(self, envelope: float) -> float:
+        """Return how much comes from elsewhere in a table that is wrong, unless it was trained."""
+        return max(_MUCH_NOISE if self._is_white else _MUCH, envelope)
 
     def is_much(self, envelope: float) -> bool:
         """Whether so much comes from elsewhere that the table is wrong, unless it was trained.
 
         Where nearly nothing is left of the positions, nothing was added: they were replaced.
         """
-        least = _MUCH_NOISE if self._is_white else _MUCH
-        return self.left >= _REPLACED and self.moved >= max(least, envelope)
+        return self.left >= _REPLACED and self.moved >= self.least_much(envelope)
 
     @property
     def is_noise(self) -> bool:
         """Whether the cells and channels moved without any relation to each other."""
-        filled = self.directions >= _FILLED and not self.is_small
+        filled = self.directions >= FILLED and not self.is_small
         return filled and self.left >= _LEFT and _NOISE[0] <= self.moved <= _NOISE[1]
 
 

@@ -53,11 +53,13 @@ def explain_unmatched(
 ) -> tuple[tuple[Check, ...], Diagnosis | None]:
     """Say how a table was made that no known method makes, and judge it."""
     error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
-    checks = allow_training(checks, error, measured)
     fit = _fitted_kernel(pair) if stretchable else None
     # On a few lines any matrices may look like a kernel's, so the result must look like one, too.
     likely = fit is not None and is_like_an_honest_one(measured)
     fitted = fit.kind if fit is not None and likely else Fitted.UNKNOWN
+    # What an honest kernel explains was not moved by training, however far it is from the others.
+    by_training = min(error, fit.left) if fit is not None and fitted is Fitted.HONEST else error
+    checks = allow_training(checks, by_training, measured)
     level = worst(of_table(checks))
     found = find_mistake(pair, level, trained=stretchable, fitted=fitted)
     moved = doubt = None
