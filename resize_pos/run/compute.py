@@ -30,6 +30,7 @@ from resize_pos.planning.geometry.value_checks import (
     require_finite,
     require_plausible,
     tables_assumed_square,
+    unshown_square,
 )
 from resize_pos.planning.plan import Plan
 from resize_pos.planning.unknown_names.commands import is_by_value
@@ -197,6 +198,8 @@ def _judged(
         stretched=resampling is not None,
         image=step.table.role is Role.ABSOLUTE,
     )
+    words = unshown_square(step.table, before)
+    checks += (Check("grid", Level.WARN, words),) if words else ()
     checks += (*_prefix_check(step, before), *judge_limits(measured, limits))
     return TableReport(step, measured.values, checks, measured.peers)
 

@@ -16,6 +16,7 @@ from resize_pos.core.geometry import Grid, Size, Tiling
 from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Owner
 
+_CLASS = "cls_token"
 _MOST_LISTED = 8
 _WIDEST_ASPECT = 16
 _LIKELY = (224, 240, 256, 336, 384, 448, 512, 518)  # pixels of a square; more so than a rectangle
@@ -92,9 +93,13 @@ def candidates(
     if stated is not None:
         return (RowCount(stated, f"{flag} {stated}"),)
     found: dict[int, RowCount] = {}
+    together = {owner.siblings for owner in owners if len(owner.siblings) > 1}
     for owner in owners:
         siblings = [stem + name for name in owner.siblings]
         if any(name not in tensors for name in siblings):
+            continue
+        # No known model gives rows to its registers, and none to the class token that it has.
+        if (_CLASS, *owner.siblings) in together and stem + _CLASS in tensors:
             continue
         count = owner.count + sum(math.prod(tensors[name].shape[:-1]) for name in siblings)
         if siblings:

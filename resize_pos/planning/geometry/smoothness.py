@@ -32,9 +32,12 @@ _LEAST_ALIKE = 0.15  # mean cosine of neighbours that is no chance
 _ALIKE_AT_ENDS = 0.65  # of that inside rows of cells; grids have 0.6 at most, lines about 1
 _LOOSE = 0.25  # of the usual cosine of neighbours in a row of cells; tokens have none
 _FEWEST_ALIKE = 0.2  # that cosine, below which tokens cannot be told from cells
+_FEWEST_TALL = 4  # rows of cells that are alike one after the other, if their mean is subtracted
+_FEWEST_CELLS = 36  # of fewer, some are alike by chance
 _SHOWN = 3
 
 _Rows = NDArray[np.float64]
+_Cosines = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,9 @@ class Score:
     reading: Reading
     score: float
     step: float
+    apart: int = 0  # table rows from a cell to the one below it, or beside it if stored by columns
+    below: float = 0.0  # mean cosine of table rows so far apart
+    peak: bool = False  # whether it is higher than that of one table row less, and of one more
 
 
 def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Reading]) -> Opinion:
@@ -63,6 +69,10 @@ def judge_readings(array: NDArray[Any], layout: Layout, readings: Sequence[Readi
     best = scores[0]
     if is_confident(scores):
         return Opinion(best.reading, f"the values vary smoothly over {best.reading.grid}: {words}")
+    doubter = next((score for score in scores if _doubts(score, best)), None)
+    if doubter is not None:
+        apart = f"{doubter.apart} rows apart than {best.apart} rows apart"
+        words += f", but the values are more alike {apart}"
     return Opinion(None, f"Its values do not settle it: {words}")
 
 
@@ -104,25 +114,65 @@ def _grids(cells: int) -> list[Grid]:
 
 
 def _clearest(rows: _Rows, readings: Sequence[Reading]) -> Reading | None:
-    scores = rank(rows, readings)
+    # In a volume, cells of the next slice may be more alike than cells of the next row.
+    scores = [replace(score, peak=False) for score in rank(rows, readings, plane=False)]
     return scores[0].reading if scores and is_confident(scores) else None
 
 
 def contradiction(
-    array: NDArray[Any], layout: Layout, reading: Reading, others: Sequence[Reading]
+    array: NDArray[Any],
+    layout: Layout,
+    reading: Reading,
+    others: Sequence[Reading],
+    *,
+    assumed: bool = False,
 ) -> Opinion | None:
-    """Return which reading the values support, if it is clearly not the given one."""
+    """Return which reading the values support, if it is clearly not the given one.
+
+    `assumed`: nobody has stated the reading, so that a doubt about its width is enough.
+    """
     rows = rows_of(array, layout)
     if not np.all(np.isfinite(rows)) or looks_untrained(rows):
         return None
     scores = _rank_stored(rows, others, layout)
     if not scores or not is_confident(scores):
-        return None
+        return _more_alike(scores, reading) if assumed else None
     best = scores[0].reading
     if _same_columns(*_turned((best, reading), layout)):
         return None
     words = f"its values vary smoothly over {best.grid} instead: {_words(scores)}"
     return Opinion(best, words)
+
+
+def _more_alike(scores: Sequence[Score], reading: Reading) -> Opinion | None:
+    """Return a reading of another width at which cells one row apart are clearly more alike.
+
+    Multiples of the width do not count: in some tables every second row of cells is more alike.
+    Nor do much smaller widths: cells of one row may repeat every few columns.
+    """
+    own = next((score for score in scores if score.reading == reading), None)
+    if own is None or reading.grid.cells < _FEWEST_CELLS:
+        return None
+    others = [s for s in scores if 2 * s.apart > own.apart and s.apart % own.apart]
+    doubting = [score for score in others if _doubts(score, own)]
+    clearest = max(doubting, key=lambda score: score.below, default=None)
+    if clearest is None or clearest.below < _LINE_LOWEST:
+        return None
+    best = next(score for score in scores if score.apart == clearest.apart)
+    words = (
+        f"its values are more alike {best.apart} rows apart (as in {best.reading}; mean cosine "
+        f"{best.below:.2f}) than {own.apart} rows apart ({own.below:.2f})"
+    )
+    return Opinion(best.reading, words)
+
+
+def hides_width(array: NDArray[Any], layout: Layout, reading: Reading) -> bool:
+    """Whether a learned table is no more alike one row of cells apart than a cell beside that."""
+    rows = rows_of(array, layout)
+    if reading.grid.cells < _FEWEST_CELLS or not np.all(np.isfinite(rows)) or looks_untrained(rows):
+        return False
+    scores = _rank_stored(rows, [reading], layout)
+    return bool(scores) and not scores[0].peak
 
 
 def beginning_agrees(
@@ -152,21 +202,42 @@ def _turned(readings: Sequence[Reading], layout: Layout) -> Sequence[Reading]:
     return [replace(r, grid=Grid(r.grid.width, r.grid.height)) for r in readings]
 
 
-def rank(rows: _Rows, readings: Sequence[Reading]) -> list[Score]:
+def rank(rows: _Rows, readings: Sequence[Reading], *, plane: bool = True) -> list[Score]:
     """Score every reading of (rows, channels), best first."""
     found = [_score(rows, reading) for reading in readings]
     scores = [score for score in found if score is not None]
     # Prefixes p and p + width give the same columns. The smaller prefix comes first.
-    return sorted(scores, key=lambda s: (-round(s.score, 6), s.reading.prefix.count))
+    ranked = sorted(scores, key=lambda s: (-round(s.score, 6), s.reading.prefix.count))
+    return sorted(ranked, key=lambda s: plane and any(_refutes(other, s) for other in ranked))
 
 
 def is_confident(scores: Sequence[Score]) -> bool:
     """Apply the confidence rule to ranked scores."""
     best = scores[0]
-    rivals = [s.score for s in scores if not _same_columns(s.reading, best.reading)]
-    rival = max(rivals, default=-math.inf)
+    rivals = [s for s in scores if not _same_columns(s.reading, best.reading)]
+    rival = max((s.score for s in rivals if not _refutes(best, s)), default=-math.inf)
     clear = rival <= 0 or best.score / rival >= RATIO_CONFIDENT
-    return best.score >= SCORE_CONFIDENT and best.step >= STEP_CONFIDENT and clear
+    doubted = any(_doubts(other, best) for other in rivals)
+    high = best.score >= SCORE_CONFIDENT and best.step >= STEP_CONFIDENT
+    return high and clear and not doubted
+
+
+def _doubts(one: Score, other: Score) -> bool:
+    """Whether cells are clearly more alike one width apart under the first reading.
+
+    A jump inside every row of cells looks like the end of a row of cells; cells below each other
+    tell them apart. Cells a few columns apart are alike in any case, so there must be a peak.
+    """
+    return one.peak and one.below - other.below >= STEP_CONFIDENT
+
+
+def _refutes(one: Score, other: Score) -> bool:
+    """Whether cells one row apart are not alike at all under the second reading.
+
+    In grids of two or three rows of cells they may differ, as their mean has been subtracted.
+    """
+    tall = other.reading.grid.cells >= _FEWEST_TALL * other.apart
+    return tall and other.below < _LEAST_ALIKE and _doubts(one, other)
 
 
 def _same_columns(one: Reading, other: Reading) -> bool:
@@ -292,15 +363,17 @@ def _score(rows: _Rows, reading: Reading) -> Score | None:
     pooled = (inside.var() * inside.size + across.var() * across.size) / freedom
     error = math.sqrt(pooled * (1 / inside.size + 1 / across.size))
     horizontal = step / error if error else 0.0
-    score = horizontal + _VERTICAL_SHARE * _vertical(unit, width)
-    return Score(reading, score, step)
+    less, below, more = (_cosines(unit, width + n) for n in (-1, 0, 1))
+    score = horizontal + _VERTICAL_SHARE * _vertical(less, below, more)
+    mean = float(below.mean())
+    peak = mean > max(float(less.mean()), float(more.mean()))
+    return Score(reading, score, step, width, mean, peak)
 
 
-def _vertical(unit: _Rows, width: int) -> float:
+def _vertical(less: _Cosines, below: _Cosines, more: _Cosines) -> float:
     """Compare the cosines at one width's distance with nearby ones, in standard errors."""
-    count = len(unit) - width - 1
-    beside = (_cosines(unit, width - 1)[:count] + _cosines(unit, width + 1)[:count]) / 2
-    excess = _cosines(unit, width)[:count] - beside
+    count = len(more)
+    excess = below[:count] - (less[:count] + more) / 2
     error = math.sqrt(_variance(excess) / count)
     return float(excess.mean()) / error if error else 0.0
 

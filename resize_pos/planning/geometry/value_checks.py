@@ -115,7 +115,7 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
         raise shared_axis(table.tensor, table.layout, others, Request(), known=True)
     taken, possible = _readings(table)
     rows = table.layout.rows(values.shape)
-    opinion = contradiction(values, table.layout, taken, possible)
+    opinion = contradiction(values, table.layout, taken, possible, assumed=True)
     if opinion is not None and opinion.choice is not None:
         best = opinion.choice
         grid = f"--from-grid {best.grid.height}x{best.grid.width}"
@@ -125,6 +125,23 @@ def require_plausible(table: PositionTable, values: NDArray[Any]) -> None:
             f"{grid if table.patch is not None else '--from SIZE'}, or other numbers if you know "
             "them.",
         )
+
+
+def unshown_square(table: PositionTable, values: NDArray[Any]) -> str:
+    """Say that the values do not show a square that was assumed; empty if they do."""
+    if ONLY_SQUARE not in table.evidence or table.role is not Role.ABSOLUTE:
+        return ""
+    if table.layout.blocks(values.shape).cells * table.frames > 1:
+        return ""
+    from resize_pos.planning.geometry.smoothness import hides_width
+
+    if not hides_width(values, table.layout, _readings(table)[0]):
+        return ""
+    side = table.grid.width
+    return (
+        f"{table.grid} is {ONLY_SQUARE}, but the source's values do not show it: rows {side} apart "
+        f"are less alike than rows {side - 1} or {side + 1} apart; --from-grid states the grid"
+    )
 
 
 def _readings(table: PositionTable) -> tuple[Reading, list[Reading]]:
