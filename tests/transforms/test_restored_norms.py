@@ -222,3 +222,20 @@ def test_the_flag_names_the_tables_that_it_leaves(tmp_path: Path) -> None:
     longer = resize_checkpoint(source, **made, to_length=90, length_method="linear", force=True)
     (said,) = notes(longer)
     assert said.startswith("--restore-norms does not apply to positional_embedding:")
+
+
+@pytest.mark.parametrize("target", [(24, 18), (8, 5), (12, 18)])
+@pytest.mark.parametrize("like", ["timm", "hf"])
+def test_verify_recognises_norms_that_stay_in_range(
+    tmp_path: Path, target: tuple[int, int], like: str
+) -> None:
+    tensors = vit(12, 9, channels=32)  # smooth, with a few cells that are far shorter
+    tensors["pos_embed"][0, 1:][np.random.default_rng(7).random(108) < 0.1] *= 1e-2
+    source = write_safetensors(tmp_path / "vit.safetensors", tensors)
+    output = tmp_path / "out.safetensors"
+    made: Any = {"from_grid": (12, 9), "to_grid": target}
+    resize_checkpoint(source, output=output, like=like, restore_norms=True, **made)
+    held = verify_checkpoint(output, against=source, **made).against
+    assert isinstance(held, Verification)
+    (origin,) = [check for check in held.tables[0].checks if check.name == "origin"]
+    assert origin.detail.endswith(", norms restored")

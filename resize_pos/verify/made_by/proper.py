@@ -13,6 +13,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, ratio, size, spread, unit
+from resize_pos.transforms.norms import norm_limits
 from resize_pos.verify.made_by.channels import channel_lengths, far_channels
 
 _USUAL_SIDES = (7, 8, 12, 14, 16, 18, 20, 24, 27, 28, 30, 32, 36, 37, 40, 48, 50, 56, 64)
@@ -195,9 +196,26 @@ def _restored(
     mine, theirs = unit(rows.reshape(each)), unit(made.reshape(each))
     if ratio(size(mine - theirs), size(theirs), 1.0) > max(tolerance, 1e-4):
         return False
-    wanted = np.maximum(proper.resized(norms.before, target, kernel), 0.0)
-    wanted = wanted.reshape(norms.after.shape)
-    return ratio(size(norms.after - wanted), size(wanted), 1.0) <= max(tolerance, 1e-4)
+    return any(
+        ratio(size(norms.after - wanted.reshape(norms.after.shape)), size(wanted), 1.0)
+        <= max(tolerance, 1e-4)
+        for wanted in _wanted(norms.before, target, kernel)
+    )
+
+
+def limited_norms(before: Wide, target: Grid, kernel: Kernel) -> Wide:
+    """Interpolate norms (copies, h, w, 1), each within the range of those around it."""
+    down = proper.matrix(kernel, before.shape[1], target.height)
+    across = proper.matrix(kernel, before.shape[2], target.width)
+    limits = norm_limits(before, down, across)
+    made = proper.resized(before, target, kernel)
+    return np.clip(made, limits.shortest, limits.longest)
+
+
+def _wanted(before: Wide, target: Grid, kernel: Kernel) -> Iterator[Wide]:
+    """Interpolate norms as this tool does, and as others do."""
+    yield limited_norms(before, target, kernel)
+    yield np.maximum(proper.resized(before, target, kernel), 0.0)
 
 
 def _factors(rows: Wide, made: Wide) -> Wide:

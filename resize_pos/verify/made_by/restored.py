@@ -14,6 +14,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.sampling import Wide, ratio, size
 from resize_pos.verify.made_by.fitted import fit_nearby
+from resize_pos.verify.made_by.proper import limited_norms
 
 _RESTORED = 0.02  # relative difference of deviations
 _SAME_LENGTH = 1e-3  # relative difference of lengths
@@ -72,9 +73,12 @@ def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wi
 def _signs(before: Wide, mine: Wide, target: Grid) -> Wide | None:
     """Return the signs of interpolated lengths; a cubic kernel may make some of them negative."""
     for kernel in _KERNELS:
-        wanted = proper.resized(before, target, kernel).reshape(-1)
-        if size(mine - np.abs(wanted)) <= _SAME_LENGTH * size(mine):
-            return np.where(wanted < 0, -1.0, 1.0)
+        for wanted in (
+            proper.resized(before, target, kernel).reshape(-1),
+            limited_norms(before, target, kernel).reshape(-1),
+        ):
+            if size(mine - np.abs(wanted)) <= _SAME_LENGTH * size(mine):
+                return np.where(wanted < 0, -1.0, 1.0)
     return None
 
 
