@@ -5,7 +5,7 @@
 A kernel is fitted to every N-th version of each table (`verdict.py` makes them; only those that no
 known method makes), and to all tables that were trained after an honest resize. What it leaves is
 measured, as `verify/made_by/unmatched.py` does. `--docs` draws docs/verdict_rest.svg. With the
-usual N it takes about five minutes of one core.
+usual N it takes about three minutes of one core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from resize_pos.verify.made_by.methods import match_conventions, recognise_prope
 from resize_pos.verify.made_by.pair import make_pair
 
 PLOT = Path(__file__).parents[1] / "docs" / "verdict_rest.svg"
-EVERY = 24
+EVERY = 40
 NOT_MEASURED = float("nan")
 
 

@@ -242,7 +242,7 @@ def _place(values: Mapping[str, float]) -> Iterator[Check]:
     if "unlikeness" not in values:
         return
     if values["fewest_cells"] < FEWEST_CELLS:
-        words = f"{values['fewest_cells']:.0f} cells are too few to tell whether each is in place"
+        words = "the grid is too small to tell whether each cell is in its place"
         yield Check("place", Level.OK, words)
         return
     found: list[tuple[Level, str]] = []
@@ -270,7 +270,7 @@ def _geometry(values: Mapping[str, float]) -> str:
         return ": the table looks mirrored"
     parts = {"affine_scale_h": "height", "affine_scale_w": "width"}
     cut = [
-        f"{scales[name]:.0%} of its {word}"
+        f"{scales[name]:.0%} of the {word}"
         for name, word in parts.items()
         if name in scales and 0.1 < scales[name] < 0.9
     ]

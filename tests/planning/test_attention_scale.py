@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 from resize_pos.api import resize_checkpoint, verify_checkpoint
 from resize_pos.core.errors import TableError
@@ -126,6 +127,25 @@ def test_the_logits_of_attention_are_scaled_by_the_factor(tmp_path: Path) -> Non
         query, key, _ = np.split(tokens @ weight.T + bias, 3, axis=1)
         logits.append(query @ key.T)
     assert np.allclose(logits[1], FACTOR * logits[0], rtol=1e-4, atol=1e-4)
+
+
+def test_verify_accepts_the_factor_of_other_code(tmp_path: Path) -> None:
+    tensors = plain()
+    source, output = convert(tmp_path, tensors)
+    known = {"from_": (144, 96), "to": (80, 64)}
+    whole = load_file(output)
+    for name, before in tensors.items():
+        if ".attn.qkv." in name:
+            queries = len(before) // 3
+            whole[name][:queries] = before[:queries] * np.float32(FACTOR)  # rounded first
+    save_file(whole, output)
+    verified = verify_checkpoint(output, source, **known)  # type: ignore[arg-type]
+    assert verified.verdict is Level.OK
+    name = "blocks.0.attn.qkv.weight"
+    whole[name][-1, -1] *= np.float32(1 + 1e-6)  # a value, not a query
+    save_file(whole, output)
+    verified = verify_checkpoint(output, source, **known)  # type: ignore[arg-type]
+    assert verified.verdict is Level.FAIL
 
 
 def test_verify_names_it_and_finds_a_block_that_was_left_out(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ MORE_NAMES = {
     "channels_permuted": "channels are in another order",
     "channels_reversed": "channels are in reverse order",
     "channels_rolled": "channels are rolled by 1",
-    "channels_half_negated": "24 of 48 channels has the opposite sign",
+    "channels_half_negated": "24 of 48 channels have the opposite sign",
     "negated": "multiplied by -1",
     "channels_half_zero": "24 of 48 channels are all zero",
     "another_checkpoint": "another checkpoint's table",

@@ -167,6 +167,10 @@ def place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
     where = np.flatnonzero(foreign)
     content = _content(table[foreign])
     count = f"{len(where)} of {len(table)} cells"
+    if len(where) == 1:
+        place = f"row {where[0] // target.width}, column {where[0] % target.width}"
+        alone = content if content == "all zero" else "something else"
+        return f"one cell of {len(table)} ({place}) is {alone}"
     if len(where) == where[-1] - where[0] + 1:
         which = f"cells {where[0]} to {where[-1]}"
         if where[-1] == len(table) - 1:
@@ -175,12 +179,14 @@ def place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
             which = f"the first {len(where)} cells"
         return f"{which} of {len(table)} are {content}"
     grid = foreign.reshape(target.height, target.width)
-    for axis, word in ((1, "rows"), (0, "columns")):
+    for axis, word in ((1, "row"), (0, "column")):
         whole = np.atleast_1d(grid.all(axis=axis))
         if whole.sum() * grid.shape[axis] == len(where):
+            if whole.sum() == 1:
+                return f"{word} {whole.argmax()} of the grid is {content}"
             listed = ", ".join(str(i) for i in np.flatnonzero(whole)[:6])
             more = " …" if whole.sum() > 6 else ""
-            return f"{word} {listed}{more} of the grid are {content}"
+            return f"{word}s {listed}{more} of the grid are {content}"
     return f"{count} are {content}"
 
 
@@ -205,8 +211,10 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
         return Finding("channels lost", f"{empty.sum()} of {count} channels are all zero")
     flipped = own < -_SURE
     if flipped.any() and (flipped | (own > _SURE)).mean() > 0.9:
-        words = "every channel" if flipped.all() else f"{flipped.sum()} of {count} channels"
-        return Finding("sign-flipped", f"{words} has the opposite sign")
+        words = (
+            "every channel has" if flipped.all() else f"{flipped.sum()} of {count} channels have"
+        )
+        return Finding("sign-flipped", f"{words} the opposite sign")
     foreign = _split(table, honest, 0)
     cosines = np.abs(products(mine.astype(np.float32), theirs.astype(np.float32)))
     found = cosines.argmax(axis=1)
