@@ -8,6 +8,7 @@ from dataclasses import replace
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Measured
+from resize_pos.quality.measures.sampling import ratio
 from resize_pos.quality.table_health import KIND_WORDS, Health, HealthKind
 from resize_pos.quality.verdict import FEWEST_CELLS, NEIGHBOUR_DEFICIT_OK, UNLIKENESS
 from resize_pos.verify.made_by.diagnosis import Diagnosis
@@ -27,6 +28,8 @@ TRAINED_PREFIX = 8.0  # how much more than the grid prefix rows may change by tr
 # but of their own length only so much: rows that are set to zero change by 1. AdamW is milder than
 # SGD, which may move a class row by 1.6 times its length, so beyond the limit it is a warning.
 PREFIX_LOST = 0.7
+SHORTER = 0.5  # of their length: what is left of such rows by training
+_AFTER = ("after", "before")
 _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
@@ -58,6 +61,9 @@ def allow_training(
     # A step of training moves every value by about the same amount, so short rows change more.
     length = min(1.0, measured.values.get("prefix_to_grid_before", 1.0)) or 1.0
     if not trained or change > TRAINED_PREFIX * error / length:
+        return checks
+    shorter = ratio(*(measured.values.get(f"prefix_to_grid_{when}", 1.0) for when in _AFTER))
+    if change > PREFIX_LOST and shorter < SHORTER:  # rows that are gone, or nearly so
         return checks
     words, level = f"prefix or suffix rows changed by {change:.1%}, as training does", Level.OK
     if change > PREFIX_LOST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -153,3 +154,11 @@ def test_few_cells_and_a_table_without_positions_tell_nothing() -> None:
     assert movement(few, random.normal(size=(30, 16)), Grid(5, 6)) is None
     constant = np.ones((1, 5, 4, 16))
     assert movement(constant, random.normal(size=(30, 16)), Grid(5, 6)) is None
+
+
+def test_sgd_moves_some_cells_far_and_strengthens_positions() -> None:
+    # What 60 steps at 0.01 left of a grid of 8×12 cells; Adam has none of these figures.
+    by_sgd = Movement(64, 0.13, 0.0, 8.93, 1.36, 0.23, 0.01, 1.07, 0.18, 0.46)
+    assert by_sgd.is_light_training
+    for other in ({"tails": 40.0}, {"left": 1.0}, {"own": 0.6}, {"directions": 0.9}):
+        assert not replace(by_sgd, **other).is_light_training, other
