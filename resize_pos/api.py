@@ -100,6 +100,7 @@ def verify_checkpoint(
     against: PathLike | None = None,
     *,
     to: SizeLike | None = None,
+    trained: bool = False,
     model: str | None = None,
     model_args: Mapping[str, Any] | Iterable[str] = (),
     images: PathLike | None = None,
@@ -107,6 +108,7 @@ def verify_checkpoint(
 ) -> Verified:
     """Check a resized checkpoint against its source, in a model, and on images.
 
+    `trained`: it was trained on after the resize, so its other tensors may differ.
     `model` is `timm:NAME`, `hf:FOLDER` or `open_clip:NAME`; `model_args` are arguments of its
     constructor, as a dictionary or as texts `KEY=VALUE`. `options` state what is known of the
     source, `to` (or `to_grid`) what is known of the output.
@@ -119,6 +121,7 @@ def verify_checkpoint(
         place(output),
         None if against is None else place(against),
         Request.make(to=to, **options),
+        trained=trained,
         model=model,
         model_args=_texts("model_args", model_args, "a dictionary, or texts KEY=VALUE"),
         images=None if images is None else Path(images),

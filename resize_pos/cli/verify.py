@@ -41,6 +41,11 @@ _ITSELF = Path()  # --config without a folder: the checkpoint's own
     **ONCE,
     help="The checkpoint that it was made from.",
 )
+@click.option(
+    "--trained",
+    is_flag=True,
+    help="CHECKPOINT was trained on after the resize: other tensors may differ from the source's.",
+)
 @click.option("--size", metavar="SIZE", **ONCE, help="Only say whether it fits this image size.")
 @click.option(
     "--config",
@@ -88,6 +93,7 @@ def command(
     /,
     checkpoints: tuple[Path, ...],
     against: Path | None,
+    trained: bool,
     size: str | None,
     config: Path | None,
     model: str | None,
@@ -119,7 +125,7 @@ def command(
     form = "json" if as_json else form
     with annotated(checkpoints[0], wanted=form == "github"):
         if size is not None or config is not None:
-            if against or model or images or reports or (size and config):
+            if against or trained or model or images or reports or (size and config):
                 raise UsageError(
                     "--size and --config only look at the header; each excludes the other checks."
                 )
@@ -147,6 +153,7 @@ def command(
             checkpoints[0],
             against,
             Request.make(**for_request(options)),
+            trained=trained,
             model=model,
             model_args=model_args,
             images=images,

@@ -20,20 +20,27 @@ def verify(
     against: Path | None,
     request: Request,
     *,
+    trained: bool = False,
     model: str | None = None,
     model_args: Iterable[str] = (),
     images: Path | None = None,
 ) -> Verified:
     """Do every check that is asked for.
 
-    The request states what is known: `from_…` about the source, `to_…` about the output.
+    The request states what is known: `from_…` about the source, `to_…` about the output. `trained`:
+    the output was trained on after the resize.
     """
     if against is None and model is None and images is None:
         raise UsageError(
             "nothing to verify against.", hint="pass --against SOURCE or --model timm:NAME."
         )
+    if trained and against is None:
+        raise UsageError(
+            "--trained says how CHECKPOINT differs from its source, but no source is stated.",
+            hint="pass --against SOURCE, too.",
+        )
     metered = Meter.of(output, against)
-    done = _verified(output, against, request, model, tuple(model_args), images)
+    done = _verified(output, against, request, trained, model, tuple(model_args), images)
     return replace(done, traffic=metered.used())
 
 
@@ -41,6 +48,7 @@ def _verified(
     output: Path,
     against: Path | None,
     request: Request,
+    trained: bool,
     model: str | None,
     model_args: tuple[str, ...],
     images: Path | None,
@@ -59,7 +67,7 @@ def _verified(
             hint="name the converted file first, and the one that it was made from after "
             "--against: resize-pos verify OUTPUT --against SOURCE",
         )
-    held = None if source is None else verify_output(ours, source, request)
+    held = None if source is None else verify_output(ours, source, request, trained=trained)
     if model is None:
         return Verified(ours.path, held)
     from resize_pos.verify.images import image_files, probe

@@ -51,6 +51,7 @@ from resize_pos.verify.made_by.unmatched import (
 )
 from resize_pos.verify.output_plan import look_swapped, plan_between
 from resize_pos.verify.scaled_queries import find_scaled
+from resize_pos.verify.trained_weights import explain_trained, is_recast
 from resize_pos.verify.untouched import Untouched, compare_untouched
 
 if TYPE_CHECKING:
@@ -97,10 +98,13 @@ class Verification:
         return worst(self.checks)
 
 
-def verify_output(output: Container, source: Container, request: Request) -> Verification:
+def verify_output(
+    output: Container, source: Container, request: Request, *, trained: bool = False
+) -> Verification:
     """Compare what should be equal, and explain every table that should not.
 
-    `request` states what is known: `from_…` about the source, `to_…` about the output.
+    `request` states what is known: `from_…` about the source, `to_…` about the output. `trained`:
+    the output was trained on, so its other tensors may differ.
     """
     plan = plan_between(source, output, request)
     changed = {step.table.name for step in plan.changes}
@@ -112,13 +116,17 @@ def verify_output(output: Container, source: Container, request: Request) -> Ver
         from resize_pos.verify.optimizer_state import explain_states  # only training checkpoints
 
         untouched = explain_states(untouched, output, source, plan)
+    if trained:
+        untouched = explain_trained(untouched, output, source, changed)
     tables = []
     for step in plan.changes:
         name = step.table.name
         if name not in output.tensors:
             continue  # reported as missing
         info = output.tensors[name]
-        if (info.shape, info.dtype) != (step.target_shape, step.table.tensor.dtype):
+        expected = replace(step.table.tensor, shape=step.target_shape)
+        recast = trained and is_recast(expected, info)
+        if not recast and (info.shape, info.dtype) != (expected.shape, expected.dtype):
             tables.append(TableVerification(step, (_wrong_shape(step, info.shape, info.dtype),)))
             continue
         around = Neighbours.of(source)

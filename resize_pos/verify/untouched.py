@@ -1,6 +1,8 @@
-"""The tensors that no step changes: they should be the source's, byte for byte."""
+"""The tensors that no step changes: the source's, byte for byte, or trained on from there."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,22 +23,31 @@ class Untouched:
     missing: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     retyped: tuple[str, ...] = ()  # another shape or dtype
+    trained: tuple[str, ...] = ()  # the user says that they were trained on
     notes: tuple[Check, ...] = ()  # differences that are explained
 
     @property
     def checks(self) -> tuple[Check, ...]:
         """Return the checks for these tensors."""
+        differ = "not the source's bytes (damaged, or trained on: pass --trained)"
+        if self.trained:
+            differ = "whole numbers that are not the source's; training does not change them"
         kinds = (
             (self.missing, "missing from the output"),
             (self.added, "not in the source"),
             (self.retyped, "stored with another shape or dtype"),
-            (self.differing, "not the source's bytes (trained on, or damaged)"),
+            (self.differing, differ),
         )
         found = [
-            Check("bytes", Level.FAIL, f"{_some(names)}: {words}")
+            Check("bytes", Level.FAIL, f"{some_names(names)}: {words}")
             for names, words in kinds
             if names
         ]
+        if self.trained:
+            words = (
+                f"{len(self.trained)} other tensors were trained on; their values are not judged"
+            )
+            found.append(Check("trained", Level.OK, words))
         if found:
             return (*found, *self.notes)
         same = "tensors are the source's, byte for byte"
@@ -82,6 +93,7 @@ def _same_bytes(source: Container, output: Container, name: str) -> bool:
     return bool(np.array_equal(left, right))
 
 
-def _some(names: tuple[str, ...]) -> str:
+def some_names(names: Sequence[str]) -> str:
+    """List a few names, and count the rest."""
     shown = ", ".join(names[:_MOST_NAMED])
     return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown

@@ -1,0 +1,97 @@
+"""What may differ from the source if the user says that a checkpoint was trained on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+from enum import Enum
+
+import numpy as np
+
+from resize_pos.containers.base import Container
+from resize_pos.core.tensors import DTYPES, TensorInfo
+from resize_pos.quality.checks import Check, Level
+from resize_pos.verify.untouched import Untouched, some_names
+
+# Of the length of the source's weight. An unrelated weight differs by more than 1.
+_UNRELATED = 0.95
+_FEWEST = 64  # numbers: of fewer, as in a bias, training may leave nothing
+_BLOCK = 1 << 22  # numbers that are compared at once
+
+
+class _Found(Enum):
+    TRAINED = "trained"
+    BROKEN = "broken"
+    UNRELATED = "unrelated"
+
+
+def is_recast(before: TensorInfo, after: TensorInfo) -> bool:
+    """Whether both are floating-point numbers of one shape, perhaps of another precision."""
+    floating = DTYPES[before.dtype].floating and DTYPES[after.dtype].floating
+    return floating and before.shape == after.shape
+
+
+def explain_trained(
+    untouched: Untouched, output: Container, source: Container, tables: Collection[str]
+) -> Untouched:
+    """Accept what training does to the tensors that are no resized table, and say what it does not.
+
+    Whole numbers stay as they are, but for counters, which are single numbers. A head may be new.
+    """
+    mine, theirs = source.tensors, output.tensors
+    recast = [name for name in untouched.retyped if is_recast(mine[name], theirs[name])]
+    other = [*untouched.differing, *recast]
+    fixed = [name for name in other if not DTYPES[mine[name].dtype].floating]
+    fixed = [name for name in fixed if mine[name].elements > 1]
+    trained = {name: _compare(name, output, source) for name in other if name not in fixed}
+
+    def those(kind: _Found) -> list[str]:
+        return [name for name, found in trained.items() if found is kind]
+
+    left = "nothing of the source's is left (re-initialised, or another model's)"
+    kinds = (
+        (Level.FAIL, those(_Found.BROKEN), "NaN or infinite values"),
+        (Level.WARN, those(_Found.UNRELATED), left),
+        (Level.WARN, [n for n in untouched.missing if n not in tables], "missing from the output"),
+        (Level.WARN, untouched.added, "not in the source"),
+        (
+            Level.WARN,
+            [n for n in untouched.retyped if n not in recast],
+            "stored with another shape or dtype (a new head, or damaged)",
+        ),
+    )
+    notes = [
+        Check("trained", level, f"{some_names(names)}: {words}")
+        for level, names, words in kinds
+        if names
+    ]
+    return replace(
+        untouched,
+        trained=tuple(trained),
+        differing=tuple(fixed),
+        missing=tuple(name for name in untouched.missing if name in tables),
+        added=(),
+        retyped=(),
+        notes=(*untouched.notes, *notes),
+    )
+
+
+def _compare(name: str, output: Container, source: Container) -> _Found:
+    """Say what became of a tensor: how long the difference is, compared with the source's."""
+    before, after = (held.read(name).reshape(-1) for held in (source, output))
+    length = difference = 0.0
+    for start in range(0, len(before), _BLOCK):
+        old, new = (a[start : start + _BLOCK].astype(np.float64) for a in (before, after))
+        if not np.isfinite(old).all():
+            continue  # a mask, as of text
+        if not np.isfinite(new).all():
+            return _Found.BROKEN
+        length += float(old @ old)
+        difference += float((new - old) @ (new - old))
+    short = len(before) < _FEWEST or not length
+    return (
+        _Found.TRAINED
+        if short or math.sqrt(difference / length) <= _UNRELATED
+        else _Found.UNRELATED
+    )
