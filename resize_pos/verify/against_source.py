@@ -50,6 +50,7 @@ from resize_pos.verify.made_by.unmatched import (
     recognised,
 )
 from resize_pos.verify.output_plan import look_swapped, plan_between
+from resize_pos.verify.same_names import entry_notes, with_same_names
 from resize_pos.verify.scaled_queries import find_scaled
 from resize_pos.verify.trained_weights import explain_trained, is_recast
 from resize_pos.verify.untouched import Untouched, compare_untouched
@@ -106,6 +107,7 @@ def verify_output(
     `request` states what is known: `from_…` about the source, `to_…` about the output. `trained`:
     the output was trained on, so its other tensors may differ.
     """
+    output, source = with_same_names(output, source)
     plan = plan_between(source, output, request)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
@@ -131,7 +133,8 @@ def verify_output(
             continue
         around = Neighbours.of(source)
         tables.append(explain(step, source.read(name), output.read(name), around))
-    configs = (*_configs(output.path, plan.to_size), *_order(output, source))
+    about_files = (*entry_notes((output, source)), *_order(output, source))
+    configs = (*_configs(output.path, plan.to_size), *about_files)
     return Verification(output.path, source.path, untouched, tuple(tables), configs)
 
 

@@ -38,7 +38,9 @@ def explain_trained(
     """Accept what training does to the tensors that are no resized table, and say what it does not.
 
     Whole numbers stay as they are, but for counters, which are single numbers. A head may be new.
+    The state of an optimizer belongs to the training, so it is not compared.
     """
+    untouched = _without_states(untouched, output, source)
     mine, theirs = source.tensors, output.tensors
     recast = [name for name in untouched.retyped if is_recast(mine[name], theirs[name])]
     other = [*untouched.differing, *recast]
@@ -74,6 +76,22 @@ def explain_trained(
         added=(),
         retyped=(),
         notes=(*untouched.notes, *notes),
+    )
+
+
+def _without_states(untouched: Untouched, output: Container, source: Container) -> Untouched:
+    """Leave out the state of optimizers."""
+    entries = tuple(f"{state.state}." for held in (output, source) for state in held.optimizers)
+
+    def weights(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if not name.startswith(entries))
+
+    return replace(
+        untouched,
+        differing=weights(untouched.differing),
+        missing=weights(untouched.missing),
+        added=weights(untouched.added),
+        retyped=weights(untouched.retyped),
     )
 
 

@@ -143,6 +143,27 @@ def test_a_missing_table_fails(source: Tensors, tmp_path: Path) -> None:
     assert "decoder.pos_embed: missing from the output" in failure
 
 
+def test_the_state_of_an_optimizer_is_not_compared(source: Tensors, tmp_path: Path) -> None:
+    import torch
+
+    weights = {name: torch.from_numpy(array) for name, array in trained(source).items()}
+    parameters = [torch.nn.Parameter(w) for w in weights.values() if w.is_floating_point()]
+    optimizer = torch.optim.AdamW(parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    whole = {**weights, "optimizer": optimizer.state_dict()}
+    torch.save(whole, tmp_path / "output.pth")
+    found = verify_checkpoint(
+        tmp_path / "output.pth",
+        tmp_path / "source.safetensors",
+        from_grid="9x14",
+        to_grid="12x21",
+        trained=True,
+    )
+    assert found.verdict is Level.OK, str(found)
+
+
 def test_a_source_is_needed(tmp_path: Path, source: Tensors) -> None:
     output = tmp_path / "source.safetensors"
     with pytest.raises(UsageError, match="no source is stated"):
