@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resize_pos._version import __version__
 from resize_pos.containers.detect import open_container
+from resize_pos.quality.checks import Level
 from resize_pos.quality.pictures import picture_step
 from resize_pos.report.figures import Figure, draw
 from resize_pos.report.files import write_files
@@ -18,12 +19,14 @@ from resize_pos.report.page import LibraryDistance, Page, PlanRow, section
 from resize_pos.report.verify_report import Verified, verified_document
 from resize_pos.verify.against_source import TableVerification, Verification
 from resize_pos.verify.images import describe
+from resize_pos.verify.same_names import with_same_names
 
 _HEADLINES = {
     "ok": "The checkpoint is what its source should have become.",
     "warn": "The checkpoint may be what its source should have become; read its warnings.",
     "fail": "The checkpoint is not what its source should have become.",
 }
+_SOUND_AND_TRAINED = "The checkpoint is what training makes of a sound resize."
 
 
 def write_verified(verified: Verified, paths: Iterable[Path], command: str | None) -> None:
@@ -48,7 +51,7 @@ def verified_page(verified: Verified, command: str | None = None) -> Page:
     return Page(
         title=title if held is None else f"{title}, compared with {held.source.name}",
         verdict=verified.verdict.value,
-        headline=_HEADLINES[verified.verdict.value] if held is not None else "The model runs.",
+        headline=_headline(verified),
         reasons=(*checks, *reasons_in_words(groups)),
         heading="The tables",
         plan=tuple(map(_row, groups)),
@@ -63,6 +66,14 @@ def verified_page(verified: Verified, command: str | None = None) -> Page:
         provenance=tuple(_provenance(verified)),
         command=command,
     )
+
+
+def _headline(verified: Verified) -> str:
+    if verified.against is None:
+        return "The model runs."
+    if verified.verdict is Level.OK and verified.against.untouched.trained:
+        return _SOUND_AND_TRAINED
+    return _HEADLINES[verified.verdict.value]
 
 
 def _row(group: Group[TableVerification]) -> PlanRow:
@@ -116,7 +127,7 @@ def _figures(held: Verification | None) -> dict[str, tuple[Figure, ...]]:
     """Read the shown tables again, and draw them."""
     if held is None:
         return {}
-    source, output = open_container(held.source), open_container(held.output)
+    output, source = with_same_names(open_container(held.output), open_container(held.source))
     figures = {}
     for group in grouped(held.tables):
         table = group.shown

@@ -13,7 +13,10 @@ from benchmarks.damage import DAMAGE, honest
 from resize_pos.api import resize_checkpoint, verify_checkpoint
 from resize_pos.quality.checks import Level
 from resize_pos.report.verify_report import Verified
+from tests.cli.test_cli import run
 from tests.support.builders import vit, write_safetensors
+
+__all__ = ["run"]  # the fixture is used by its name
 
 SOURCE, TARGET = (9, 14), (12, 21)
 Tensors = dict[str, NDArray[Any]]
@@ -101,6 +104,16 @@ def test_what_this_tool_made_in_another_format_is_sound(tensors: Tensors, tmp_pa
     assert found.against is not None
     words = [check.detail for check in found.against.configs]
     assert words == ["source.pth: only its entry state_dict was compared"]
+
+
+def test_a_report_shows_the_table_of_an_entry(tensors: Tensors, tmp_path: Path, run: Any) -> None:
+    source = store(tmp_path / "source.pth", tensors, "state_dict")
+    output = write_safetensors(tmp_path / "output.safetensors", resized(tensors))
+    page = tmp_path / "page.html"
+    grids = ("--from-grid", "9x14", "--to-grid", "12x21")
+    done = run("verify", str(output), "--against", str(source), *grids, "--report", str(page))
+    assert done.code == 0, done.out
+    assert page.read_text(encoding="utf-8").count("<svg") >= 1
 
 
 def test_weights_of_another_model_fail(tensors: Tensors, tmp_path: Path) -> None:
