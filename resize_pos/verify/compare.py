@@ -28,6 +28,7 @@ from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain
 from resize_pos.verify.kept_grid import KeptGrid, keep_the_grid
 from resize_pos.verify.output_plan import of_output, plan_between
+from resize_pos.verify.same_names import with_same_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,6 +102,8 @@ def compare_files(containers: Sequence[Container], request: Request) -> Comparis
             hint="pass --to SIZE, or the files to compare.",
         )
     first, *others = containers
+    first = with_same_names(others[0], first)[1]
+    others = [with_same_names(other, first)[0] for other in others]
     plans = [plan_between(first, other, request) for other in others]
     changing = [bool(plan.changes) for plan in plans]
     labels = _labels([container.path for container in containers])

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.damage import DAMAGE, honest
-from resize_pos.api import resize_checkpoint, verify_checkpoint
+from resize_pos.api import compare_checkpoints, resize_checkpoint, verify_checkpoint
 from resize_pos.quality.checks import Level
 from resize_pos.report.verify_report import Verified
 from tests.cli.test_cli import run
@@ -114,6 +114,15 @@ def test_a_report_shows_the_table_of_an_entry(tensors: Tensors, tmp_path: Path, 
     done = run("verify", str(output), "--against", str(source), *grids, "--report", str(page))
     assert done.code == 0, done.out
     assert page.read_text(encoding="utf-8").count("<svg") >= 1
+
+
+def test_files_with_other_entries_are_compared(tensors: Tensors, tmp_path: Path) -> None:
+    source = store(tmp_path / "source.pth", tensors, "state_dict")
+    plain = write_safetensors(tmp_path / "plain.safetensors", resized(tensors))
+    nested = store(tmp_path / "nested.pth", resized(tensors, "swapped"), "model", "module")
+    found = compare_checkpoints(source, plain, nested, from_grid="9x14", to_grid="12x21")
+    (table,) = found.tables
+    assert [side.verdict for side in table.sides] == [Level.OK, Level.FAIL]
 
 
 def test_weights_of_another_model_fail(tensors: Tensors, tmp_path: Path) -> None:
