@@ -80,7 +80,7 @@ def judge(
     values = measured.values
     checks = list(_prefix(values))
     if health is not None and health.is_empty:
-        return (*checks, _nothing_to_preserve(health))
+        return (*checks, nothing_to_preserve(health))
     checks += _norms(values, measured.peers)
     if stretched:
         checks += [*_place(values), *_neighbours(values), *_window(values)]
@@ -114,12 +114,13 @@ def _at_most_a_warning(check: Check) -> Check:
     return replace(check, level=Level.WARN)
 
 
-def _nothing_to_preserve(health: Health) -> Check:
-    return Check(
-        "content",
-        Level.WARN,
-        f"the source table is {health.detail}; interpolation had nothing to preserve",
-    )
+def nothing_to_preserve(health: Health) -> Check:
+    """Warn of a source without content. What looks random may hide a little that was learned."""
+    verb, then = "is", ""
+    if health.kind is HealthKind.UNTRAINED:
+        verb, then = "looks", " if so,"
+    words = f"the source table {verb} {health.detail};{then} interpolation had nothing to preserve"
+    return Check("content", Level.WARN, words)
 
 
 def _source(health: Health) -> Iterator[Check]:

@@ -30,8 +30,8 @@ from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
 from resize_pos.quality.measures.table import Neighbours, measure_table, resampling_of, unfold
-from resize_pos.quality.table_health import Health, examine
-from resize_pos.quality.verdict import judge
+from resize_pos.quality.table_health import Health, HealthKind, examine
+from resize_pos.quality.verdict import judge, nothing_to_preserve
 from resize_pos.verify.made_by.diagnosis import Diagnosis
 from resize_pos.verify.made_by.length import find_recipe, is_close
 from resize_pos.verify.made_by.methods import (
@@ -192,21 +192,27 @@ def explain(
     measured = measure_table(step, before, after, around, resampling)
     source_health = examine(table, before)
     health = examine(replace(table, grid=step.target, frames=step.frames), after)
-    stretched = resampling_of(step) is not None
+    stretched, image = resampling_of(step) is not None, table.role is Role.ABSOLUTE
+    # A mistake shows in random numbers, too. The learned part may just be smaller than they are.
+    random = image and source_health.kind is HealthKind.UNTRAINED
     checks = judge(
         measured,
-        source_health,
+        None if random else source_health,
         resampling=resampling,
         stretched=stretched,
-        image=table.role is Role.ABSOLUTE,
+        image=image,
     )
+    if random:
+        checks = (*checks, nothing_to_preserve(source_health))
+    # What is true of the source as well says nothing about how the table was made.
+    told = None if health.kind is source_health.kind else health
     found = None
-    if made_by is None and matches and not source_health.is_empty:
+    if made_by is None and matches and (random or not source_health.is_empty):
         method, found = recognise_proper(pair, after.dtype)
         if method is not None:
             checks = recognised(method, found, checks)
         else:
-            checks, found = explain_unmatched(pair, matches, health, measured, checks, stretchable)
+            checks, found = explain_unmatched(pair, matches, told, measured, checks, stretchable)
     elif made_by is not None:
         found = find_changed_channels(old, new, pair.target, made_by, after.dtype)
         if found is None:

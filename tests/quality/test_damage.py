@@ -289,6 +289,28 @@ def test_a_source_without_content_warns_and_never_fails(kind: str) -> None:
         assert "nothing to preserve" in words(found)
 
 
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("target", [(13, 20), (5, 7)])
+def test_damage_to_random_numbers_fails(how: str, target: Shape) -> None:
+    """A table may have learned less than the random numbers that it began with."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 0.5, (1 + 8 * 12, 48)).astype(np.float32)
+    found = explain(step(rows, (8, 12), target), rows, DAMAGE[how](rows, 1, (8, 12), target))
+    assert worst(found.checks) is Level.FAIL, found.checks
+
+
+def test_random_numbers_that_were_trained_are_not_called_damaged() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 0.5, (1 + 8 * 12, 48)).astype(np.float32)
+    for target in ((13, 20), (5, 7)):
+        made = honest(rows, 1, (8, 12), target)
+        made += 0.01 * rng.uniform(-1, 1, made.shape).astype(np.float32)
+        found = explain(step(rows, (8, 12), target), rows, made)
+        assert worst(found.checks) is Level.WARN, found.checks
+        (check,) = (check for check in found.checks if check.level is Level.WARN)
+        assert "looks untrained" in check.detail
+
+
 @pytest.mark.parametrize("target", [(12, 48), (24, 96), (16, 48), (8, 16)])
 @pytest.mark.parametrize("like", ["timm", "hf", "torchvision", "jax", "siglip2"])
 def test_a_wide_table_whose_waves_repeat_is_not_warned_about(target: Shape, like: str) -> None:

@@ -34,7 +34,9 @@ _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
 _ANOTHER = "made by another honest method"
-_OF_SOURCE = frozenset({"window", "source"})  # checks that say nothing about how a table was made
+_OF_SOURCE = frozenset(
+    {"window", "source", "content"}
+)  # checks that say nothing about how a table was made
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def offset_checks(
 def origin_in_doubt(
     matches: tuple[ConventionMatch, ...],
     made: TableOrigin,
-    health: Health,
+    health: Health | None,
     checks: tuple[Check, ...],
     measured: Measured,
     error: float,
@@ -121,7 +123,7 @@ def origin_in_doubt(
     elif made.fitted is Fitted.BESIDE:
         how = "Its cells were read a little beside their places: it is too wide or too narrow"
         yield Check("origin", Level.WARN, f"{near}. {how}")
-    elif is_lost(health, checks):
+    elif health is not None and is_lost(health, checks):
         words = {
             HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"
         }
@@ -134,8 +136,10 @@ def origin_in_doubt(
         yield Check("origin", worst(checks), f"{near}{_guess(error, checks, measured)}")
 
 
-def is_lost(health: Health, checks: tuple[Check, ...]) -> bool:
+def is_lost(health: Health | None, checks: tuple[Check, ...]) -> bool:
     """Whether nothing of the source is left: zero, constant, random or shuffled."""
+    if health is None:
+        return False
     disordered = health.kind in _DISORDERED and worst(of_table(checks)) is not Level.OK
     return disordered or health.kind in _EMPTY
 

@@ -46,12 +46,15 @@ _ODDLY_AWAY, _ODD = 1.0, 1.25
 def explain_unmatched(
     pair: Pair,
     matches: tuple[ConventionMatch, ...],
-    health: Health,
+    health: Health | None,
     measured: Measured,
     checks: tuple[Check, ...],
     stretchable: bool,
 ) -> tuple[tuple[Check, ...], Diagnosis | None]:
-    """Say how a table was made that no known method makes, and judge it."""
+    """Say how a table was made that no known method makes, and judge it.
+
+    `health` is the table's; None if the source's is of the same kind.
+    """
     error = nearest_honest(pair.cells_before, pair.cells_after, pair.target)
     fit = _fitted_kernel(pair) if stretchable else None
     # On a few lines any matrices may look like a kernel's, so the result must look like one, too.
