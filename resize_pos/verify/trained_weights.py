@@ -16,7 +16,6 @@ from resize_pos.verify.untouched import Untouched, some_names
 
 # Of the length of the source's weight. An unrelated weight differs by more than 1.
 _UNRELATED = 0.95
-_FEWEST = 64  # numbers: of fewer, as in a bias, training may leave nothing
 _BLOCK = 1 << 22  # numbers that are compared at once
 
 
@@ -107,9 +106,8 @@ def _compare(name: str, output: Container, source: Container) -> _Found:
             return _Found.BROKEN
         length += float(old @ old)
         difference += float((new - old) @ (new - old))
-    short = len(before) < _FEWEST or not length
-    return (
-        _Found.TRAINED
-        if short or math.sqrt(difference / length) <= _UNRELATED
-        else _Found.UNRELATED
-    )
+    # Training may leave nothing of a bias or a class token.
+    one_row = sum(side > 1 for side in source.info(name).shape) < 2
+    if one_row or math.sqrt(difference) <= _UNRELATED * math.sqrt(length):
+        return _Found.TRAINED
+    return _Found.UNRELATED if length else _Found.TRAINED

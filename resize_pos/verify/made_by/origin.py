@@ -24,9 +24,10 @@ FOREIGN = 0.9  # unlikeness and share of foreign cells beyond which nothing of t
 NOISY = 0.2  # how far noise may misplace cells,
 LOUD = 1.3  # unless channels vary so much more than the source's that it must be noise
 SMOOTHED = (-0.1, 0.8)  # neighbours that much more similar, channels that much less varied
-TRAINED_PREFIX = 8.0  # how much more than the grid prefix rows may change by training,
-# but of their own length only so much: rows that are set to zero change by 1. AdamW is milder than
-# SGD, which may move a class row by 1.6 times its length, so beyond the limit it is a warning.
+# How much more than the grid prefix rows may change by training (AdamW: 6 times, SGD: 20 times), …
+TRAINED_PREFIX = 24.0
+# … but of their own length only so much: rows that are set to zero change by 1. SGD may move a
+# class row by 2.7 times its length, so beyond the limit it is a warning.
 PREFIX_LOST = 0.7
 SHORTER = 0.5  # of their length: what is left of such rows by training
 _AFTER = ("after", "before")
