@@ -42,7 +42,7 @@ from resize_pos.verify.made_by.methods import (
     recognise_proper,
 )
 from resize_pos.verify.made_by.offsets import origin_of
-from resize_pos.verify.made_by.origin import offset_checks
+from resize_pos.verify.made_by.origin import allow_training, offset_checks
 from resize_pos.verify.made_by.pair import make_pair
 from resize_pos.verify.made_by.unmatched import (
     explain_unmatched,
@@ -52,6 +52,7 @@ from resize_pos.verify.made_by.unmatched import (
 from resize_pos.verify.output_plan import look_swapped, plan_between
 from resize_pos.verify.same_names import entry_notes, with_same_names
 from resize_pos.verify.scaled_queries import find_scaled
+from resize_pos.verify.trained_prefix import accept_trained_prefix, moved_with_tokens
 from resize_pos.verify.trained_weights import explain_trained, is_recast
 from resize_pos.verify.untouched import Untouched, compare_untouched
 
@@ -131,8 +132,12 @@ def verify_output(
         if not recast and (info.shape, info.dtype) != (expected.shape, expected.dtype):
             tables.append(TableVerification(step, (_wrong_shape(step, info.shape, info.dtype),)))
             continue
+        before, after = source.read(name), output.read(name)
+        if recast:
+            before = before.astype(after.dtype)  # rounding is no change
+        moved = moved_with_tokens(step, (before, after), source, output)
         around = Neighbours.of(source)
-        tables.append(explain(step, source.read(name), output.read(name), around))
+        tables.append(explain(step, before, after, around, trained=trained, moved=moved))
     about_files = (*entry_notes((output, source)), *_order(output, source))
     configs = (*_configs(output.path, plan.to_size), *about_files)
     return Verification(output.path, source.path, untouched, tuple(tables), configs)
@@ -162,8 +167,15 @@ def explain(
     before: NDArray[Any],
     after: NDArray[Any],
     around: Neighbours | None = None,
+    *,
+    trained: bool = False,
+    moved: bool = False,
 ) -> TableVerification:
-    """Find out how a table was made from its source, and judge it."""
+    """Find out how a table was made from its source, and judge it.
+
+    `trained`: the user says that it was trained on. `moved`: its prefix rows moved as their tokens
+    did.
+    """
     table, stretchable = step.table, isinstance(step.operation, Resample)
     for array, owner in ((before, "the source's "), (after, "")):
         finite = _finite(table, array, owner)
@@ -204,6 +216,8 @@ def explain(
     )
     if random:
         checks = (*checks, nothing_to_preserve(source_health))
+    if moved:
+        checks = accept_trained_prefix(checks)
     # What is true of the source as well says nothing about how the table was made.
     told = None if health.kind is source_health.kind else health
     found = None
@@ -214,6 +228,8 @@ def explain(
         else:
             checks, found = explain_unmatched(pair, matches, told, measured, checks, stretchable)
     elif made_by is not None:
+        if trained:  # so little that rounding hides it
+            checks = allow_training(checks, made_by.error, measured)
         found = find_changed_channels(old, new, pair.target, made_by, after.dtype)
         if found is None:
             checks = recognised(f"{made_by} (differs by {made_by.error:.0e})", None, checks)

@@ -49,6 +49,7 @@ class Origin:
 
     check: Check
     exact: bool
+    near: str = ""  # the nearest method in words, if none was recomputed exactly
 
 
 def origin_of(step: Step, before: NDArray[Any], after: NDArray[Any]) -> Origin | None:
@@ -239,16 +240,14 @@ def _resampled(step: Step, before: NDArray[Any], after: NDArray[Any]) -> Origin:
     if nearest.largest <= max(_LIBRARY_EXACT, coarse):
         words = f"made by {nearest.name} (differs by {nearest.largest:.0e})"
         return Origin(Check("origin", Level.OK, words), exact=True)
-    words = (
-        f"matches no convention; the nearest is {nearest.name}, {nearest.unlikeness:.1%} of its "
-        "variation away"
-    )
+    distance = f"{nearest.name}, {nearest.unlikeness:.1%} of its variation away"
+    words = f"matches no convention; the nearest is {distance}"
     measured = tuple(zip((nearest.unlikeness, nearest.at_zero), limits(nearest), strict=True))
     if all(value <= least for value, (least, _) in measured):
-        words = f"{words}: trained on, or made by another honest method"
-        return Origin(Check("origin", Level.OK, words), exact=False)
+        how = "an honest resize followed by training, or made by another honest method"
+        return Origin(Check("origin", Level.OK, f"{how} (nearest: {distance})"), False, words)
     level = Level.WARN if all(value <= most for value, (_, most) in measured) else Level.FAIL
-    return Origin(Check("origin", level, f"{words}{_guess(nearest, level)}"), exact=False)
+    return Origin(Check("origin", level, f"{words}{_guess(nearest, level)}"), False, words)
 
 
 def limits(nearest: NearestOffsets) -> tuple[tuple[float, float], tuple[float, float]]:

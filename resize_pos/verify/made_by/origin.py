@@ -34,7 +34,6 @@ _AFTER = ("after", "before")
 _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
-_ANOTHER = "made by another honest method"
 _OF_SOURCE = frozenset(
     {"window", "source", "content"}
 )  # checks that say nothing about how a table was made
@@ -84,8 +83,7 @@ def offset_checks(
     """Join the checks of a relative table with how it was made."""
     if found is not None:
         verb = "It is" if found.certain else "It looks"
-        near = origin.check.detail.split(":")[0]
-        words = f"{near}. {verb} {found.name}: {found.detail}"
+        words = f"{origin.near}. {verb} {found.name}: {found.detail}"
         return (Check("origin", Level.FAIL, words), *checks)
     settled: set[str] = set()
     if origin.exact:  # no statistic contradicts a table that was recomputed
@@ -106,18 +104,19 @@ def origin_in_doubt(
 ) -> Iterator[Check]:
     """Explain a table that matches no convention; `error` as above."""
     checks, found, moved = of_table(checks), made.found, made.moved
-    near = f"matches no convention; the nearest is {matches[0]}, {matches[0].error:.1%} away"
+    distance = f"{matches[0]}, {matches[0].error:.1%} away"
+    near, beside = f"matches no convention; the nearest is {distance}", f"nearest: {distance}"
     if found is not None:
         verb = "it is" if found.certain else "it looks"
         yield Check(
             "origin", Level.FAIL, f"{near}. {verb.capitalize()} {found.name}: {found.detail}"
         )
     elif made.fitted is Fitted.HONEST and matches[0].error > NEARLY:
-        by = "It is made by another kernel: every cell is a mean of the source around its place"
-        yield Check("origin", Level.OK, f"{near}. {by}")
+        by = "made by another kernel: every cell is a mean of the source around its place"
+        yield Check("origin", Level.OK, f"{by} ({beside})")
     elif moved is not None:
-        how = f"It is an honest resize that training moved {moved.moved:.1f} times as far as"
-        yield Check("origin", worst(checks), f"{near}. {how} its positions differ")
+        how = f"an honest resize that training moved {moved.moved:.1f} times as far as its"
+        yield Check("origin", worst(checks), f"{how} positions differ ({beside})")
     elif made.fitted is Fitted.BLURRED:
         how = "It was blurred, or resized several times: its cells are means over too many others"
         yield Check("origin", Level.WARN, f"{near}. {how}")
@@ -132,9 +131,13 @@ def origin_in_doubt(
         yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     elif made.doubt is not None and worst(checks) is Level.OK:
         yield Check("origin", Level.WARN, f"{near}. {made.doubt}: hard training, or damage")
+    elif worst(checks) is Level.OK and not _is_tiny(measured):
+        trained = error < TRAINED and measured.values.get("neighbour_deficit", 0.0) <= SMOOTH
+        first = "an honest resize followed by training, or " if trained else ""
+        yield Check("origin", Level.OK, f"{first}made by another honest method ({beside})")
     else:
         # No library's convention, but perhaps an honest method: the structure checks decide.
-        yield Check("origin", worst(checks), f"{near}{_guess(error, checks, measured)}")
+        yield Check("origin", worst(checks), f"{near}{_guess(measured)}")
 
 
 def is_lost(health: Health | None, checks: tuple[Check, ...]) -> bool:
@@ -150,15 +153,15 @@ def of_table(checks: tuple[Check, ...]) -> tuple[Check, ...]:
     return tuple(check for check in checks if check.name not in _OF_SOURCE)
 
 
-def _guess(error: float, checks: tuple[Check, ...], measured: Measured) -> str:
+def _is_tiny(measured: Measured) -> bool:
+    return measured.values.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS
+
+
+def _guess(measured: Measured) -> str:
     """Return a guess of how the table was made, in words."""
     values = measured.values
-    if values.get("fewest_cells", FEWEST_CELLS) < FEWEST_CELLS:
+    if _is_tiny(measured):
         return ". There are too few cells to tell more"
-    if worst(checks) is Level.OK:
-        trained = error < TRAINED and values.get("neighbour_deficit", 0.0) <= SMOOTH
-        first = "It is an honest resize followed by training, or" if trained else "It is"
-        return f". {first} {_ANOTHER}"
     deficit = values.get("neighbour_deficit", 0.0)
     if min(values["unlikeness"], values["foreign_cells"]) > FOREIGN:
         return ". Nothing of the source is left: it is another checkpoint's table"
