@@ -16,7 +16,7 @@ _SHARE = 0.5  # of the tensors of the smaller entry that the other one has, too
 
 def with_same_names(output: Container, source: Container) -> tuple[Container, Container]:
     """View one entry of a checkpoint, or of both, if only that makes their names agree."""
-    if not set(output.tensors).isdisjoint(source.tensors):
+    if not _weights(output).isdisjoint(_weights(source)):
         return output, source
     ours, theirs = _entries(output), _entries(source)
 
@@ -27,6 +27,12 @@ def with_same_names(output: Container, source: Container) -> tuple[Container, Co
     if agreement(best) < max(1, _SHARE * min(len(ours[first]), len(theirs[second]))):
         return output, source
     return _below(output, first), _below(source, second)
+
+
+def _weights(container: Container) -> frozenset[str]:
+    """Return the names of all tensors but those of optimizers."""
+    states = tuple(f"{optimizer.state}." for optimizer in container.optimizers)
+    return frozenset(name for name in container.tensors if not name.startswith(states))
 
 
 def entry_notes(containers: Iterable[Container]) -> Iterator[Check]:

@@ -77,6 +77,19 @@ def test_the_weights_are_chosen_out_of_several_entries(tensors: Tensors, tmp_pat
     assert note.detail == "output.pth: only its entry model.module was compared"
 
 
+def test_the_states_of_optimizers_do_not_count(tensors: Tensors, tmp_path: Path) -> None:
+    import torch
+
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([parameter])
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    state = optimizer.state_dict()
+    source = store(tmp_path / "source.pth", tensors, "model", optimizer=state)
+    output = store(tmp_path / "output.pth", resized(tensors), "state_dict", optimizer=state)
+    assert verify(output, source).verdict is Level.OK
+
+
 def test_a_part_of_the_model_is_no_entry(tensors: Tensors, tmp_path: Path) -> None:
     made = {f"encoder_{name}": array for name, array in resized(tensors).items()}
     found = verify(

@@ -34,9 +34,8 @@ _AFTER = ("after", "before")
 _EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
 _DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
-_OF_SOURCE = frozenset(
-    {"window", "source", "content"}
-)  # checks that say nothing about how a table was made
+# Checks that say nothing about how a table was made.
+_OF_SOURCE = frozenset({"window", "source", "content"})
 
 
 @dataclass(frozen=True, slots=True)
