@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
-from itertools import islice, repeat
+from itertools import islice, product, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import proper, unseen, unseen_fifth, unseen_fourth, unseen_later, unseen_third
-from benchmarks.damage import honest
+from benchmarks.damage import Damage, honest, resized_by
 from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from benchmarks.verdict_named import is_named
 from benchmarks.verdict_shared import share
@@ -151,6 +151,10 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
     def planted(how: str) -> Table | None:
         return plant(how, rows, prefix, grid, target, fair())
 
+    def planted_by(kernel: str, how: str) -> Table | None:
+        with resized_by(OTHER_KERNELS[kernel]):
+            return planted(how)
+
     for like in CONVENTIONS:
         yield "own", like, partial(honest, rows, prefix, grid, target, like)
     later, third = (
@@ -187,6 +191,18 @@ def ways(known: Known, target: Shape, *, damage: bool) -> Iterator[Way]:
                 yield "fifth damage", name, partial(whole, mistake)
         for how in ALL_DAMAGE:
             yield "damage", how, partial(planted, how)
+        for kernel, how in product(OTHER_KERNELS if fourth else (), ALL_DAMAGE):
+            yield "damage by other kernels", f"{how}{BY}{kernel}", partial(planted_by, kernel, how)
+
+
+def _lanczos(table: Table, prefix: int, source: Shape, target: Shape) -> Table:
+    cells = table[prefix:].reshape(*source, -1)
+    return _whole(table[:prefix], proper.OTHERS["PIL lanczos"](cells, target))
+
+
+# What most scripts use (transformers' kernel), and one that no library uses for positions.
+OTHER_KERNELS: Mapping[str, Damage] = {"hf": partial(honest, like="hf"), "lanczos": _lanczos}
+BY = ", resized by "  # between a damage and the kernel
 
 
 def made(known: Known, target: Shape, how: str) -> tuple[str, Table]:
@@ -268,10 +284,13 @@ def _case(known: Known, target: Shape, group: str, how: str, table: Table) -> Ca
 def priced(found: Sequence[Case]) -> list[Case]:
     """Add what each table costs its network, where that is stored, and whether damage is costly.
 
-    What damage costs a real network has to be more than any proper kernel costs it, too.
+    What damage costs a real network has to be more than any proper kernel costs it, too. Damage to
+    what another kernel made costs what the same damage to a resize by timm's kernel does.
     """
     stored = costs()
-    prices = [stored.get(cost_key(c.table, c.target, c.how), (None, None)) for c in found]
+    kinds = [case.how.partition(BY)[0] for case in found]
+    keys = [cost_key(c.table, c.target, kind) for c, kind in zip(found, kinds, strict=True)]
+    prices = [stored.get(key, (None, None)) for key in keys]
     return [
         replace(case, cost=cost, costly=_is_costly(case, cost, costly, stored))
         for case, (cost, costly) in zip(found, prices, strict=True)
@@ -300,6 +319,7 @@ GROUPS = {
     "trained": "trained after an honest resize",
     "trained damage": "trained after a damaged one",
     "damage": "damaged, all",
+    "damage by other kernels": "the same, by two other kernels",
     "unseen damage": "damage that was never looked at",
     "later damage": "damage of a later round",
     "third damage": "damage of a third round",
@@ -307,8 +327,8 @@ GROUPS = {
     "fifth damage": "damage of a fifth round",
 }
 DAMAGED = (
-    *("damage", "unseen damage", "later damage", "third damage", "fourth damage"),
-    *("fifth damage", "trained damage"),
+    *("damage", "damage by other kernels", "unseen damage", "later damage", "third damage"),
+    *("fourth damage", "fifth damage", "trained damage"),
 )
 PROPER = ("own", "library", "other")  # honest ways that damage has to cost more than, but for
 # those that pick one cell, which cost a network more than any other

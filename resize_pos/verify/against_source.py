@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from resize_pos.configs.read import ConfigFiles
 from resize_pos.containers.base import Container
 from resize_pos.core.conventions import DEFAULT
+from resize_pos.core.errors import GeometryError
 from resize_pos.core.fast_dataclass import dataclass
 from resize_pos.core.geometry import Size
 from resize_pos.core.operations import (
@@ -24,8 +26,10 @@ from resize_pos.core.operations import (
     SinCos,
 )
 from resize_pos.core.request import Request
+from resize_pos.core.tensors import TensorInfo
 from resize_pos.families.family import Role
 from resize_pos.families.tables import PositionTable, Step, stored_grid
+from resize_pos.planning.plan import Plan
 from resize_pos.quality.checks import Check, Level, worst
 from resize_pos.quality.measures.catalogue import Peer
 from resize_pos.quality.measures.direct import measure_direct
@@ -50,10 +54,12 @@ from resize_pos.verify.made_by.unmatched import (
     recognised,
 )
 from resize_pos.verify.output_plan import look_swapped, plan_between
+from resize_pos.verify.row_counts import Rows, in_words
 from resize_pos.verify.same_names import entry_notes, with_same_names
 from resize_pos.verify.scaled_queries import find_scaled
 from resize_pos.verify.trained_prefix import accept_trained_prefix, moved_with_tokens
 from resize_pos.verify.trained_weights import explain_trained, is_recast
+from resize_pos.verify.unstated_grid import plan_despite_doubt
 from resize_pos.verify.untouched import Untouched, compare_untouched
 
 if TYPE_CHECKING:
@@ -109,7 +115,13 @@ def verify_output(
     the output was trained on, so its other tensors may differ.
     """
     output, source = with_same_names(output, source)
-    plan = plan_between(source, output, request)
+    doubts: tuple[Check, ...] = ()
+    try:
+        plan = plan_between(source, output, request)
+    except GeometryError as error:
+        fails = partial(_fails, source=source, output=output)
+        plan, doubt = plan_despite_doubt(source, output, request, error, fails)
+        doubts = (doubt,)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
     scaled, notes = find_scaled(output, source, plan, untouched.differing)
@@ -130,7 +142,8 @@ def verify_output(
         expected = replace(step.table.tensor, shape=step.target_shape)
         recast = trained and is_recast(expected, info)
         if not recast and (info.shape, info.dtype) != (expected.shape, expected.dtype):
-            tables.append(TableVerification(step, (_wrong_shape(step, info.shape, info.dtype),)))
+            wrong = _wrong_shape(step, info, source, output)
+            tables.append(TableVerification(step, (wrong,)))
             continue
         before, after = source.read(name), output.read(name)
         if recast:
@@ -139,7 +152,7 @@ def verify_output(
         around = Neighbours.of(source)
         tables.append(explain(step, before, after, around, trained=trained, moved=moved))
     about_files = (*entry_notes((output, source)), *_order(output, source))
-    configs = (*_configs(output.path, plan.to_size), *about_files)
+    configs = (*doubts, *_configs(output.path, plan.to_size), *about_files)
     return Verification(output.path, source.path, untouched, tuple(tables), configs)
 
 
@@ -297,13 +310,23 @@ def _finite(table: PositionTable, array: NDArray[Any], owner: str) -> Check | No
     return Check("finite", Level.FAIL, words)
 
 
-def _wrong_shape(step: Step, shape: tuple[int, ...], dtype: str) -> Check:
+def _fails(plan: Plan, name: str, *, source: Container, output: Container) -> bool:
+    """Whether a table fails with a plan; one that the plan keeps does not."""
+    step = next((step for step in plan.changes if step.table.name == name), None)
+    if step is None or output.info(name).shape != step.target_shape:
+        return False
+    found = explain(step, source.read(name), output.read(name))
+    return worst(found.checks) is Level.FAIL
+
+
+def _wrong_shape(step: Step, info: TensorInfo, source: Container, output: Container) -> Check:
     table = step.table
     expected = f"{table.tensor.dtype} {list(step.target_shape)}"
-    detail = f"{table.name} is {dtype} {list(shape)}, not {expected} for {step.target}"
-    rows = table.prefix + table.suffix
-    if rows and table.layout.mismatch(shape) is None:
-        missing = table.layout.rows(step.target_shape) - table.layout.rows(shape)
-        if missing == rows:
-            detail += ": the prefix rows are gone"
-    return Check("shape", Level.FAIL, detail)
+    detail = f"{table.name} is {info.dtype} {list(info.shape)}, not {expected} for {step.target}"
+    rows = Rows.of(table, source.read(table.name), output.read(table.name))
+    words = "" if rows is None else in_words(step, rows)
+    if not words and table.prefix + table.suffix and table.layout.mismatch(info.shape) is None:
+        missing = table.layout.rows(step.target_shape) - table.layout.rows(info.shape)
+        if missing == table.prefix + table.suffix:
+            words = "the prefix rows are gone"
+    return Check("shape", Level.FAIL, f"{detail}: {words}" if words else detail)

@@ -35,10 +35,7 @@ def plan_between(source: Container, output: Container, request: Request) -> Plan
         request = restored_request(request, output.metadata)
         known = recorded_source_geometry(output.metadata)
     theirs = locate_in(output, of_output(request))
-    untold = replace(
-        request, to_frames=None, to_size=None, to_grid=None, to_window=None, to_length=None
-    )
-    ours = locate_in(source, untold, known)
+    ours = locate_in(source, without_target(request), known)
     return make_plan(ours, target_request(ours, theirs, request, output.path))
 
 
@@ -71,6 +68,13 @@ def of_output(request: Request) -> Request:
         from_grid=request.to_grid,
         from_window=request.to_window,
         from_length=request.to_length,
+    )
+
+
+def without_target(request: Request) -> Request:
+    """Return the request for the source alone."""
+    return replace(
+        request, to_frames=None, to_size=None, to_grid=None, to_window=None, to_length=None
     )
 
 

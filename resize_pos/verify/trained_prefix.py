@@ -42,6 +42,8 @@ def moved_with_tokens(
 
     `tables`: before and after. A token is told by its shape: as many channels, and no more rows.
     """
+    if not step.table.prefix + step.table.suffix:
+        return False
     old, new = (
         np.concatenate([parts.prefix, parts.suffix], axis=1).astype(np.float64)
         for parts in unfold(step, *tables)

@@ -6,7 +6,7 @@ the output. If no hypothesis matches, the measures decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -24,8 +24,9 @@ from resize_pos.verify.made_by.map import find_map
 from resize_pos.verify.made_by.methods import distance, honest_rows
 from resize_pos.verify.made_by.moved import find_moved
 from resize_pos.verify.made_by.pair import Pair
-from resize_pos.verify.made_by.parts import Finding, find_parts, find_zeros
+from resize_pos.verify.made_by.parts import Finding, find_parts, find_values, find_zeros
 from resize_pos.verify.made_by.places import find_places
+from resize_pos.verify.made_by.rearranged import find_turned, find_unpermuted
 from resize_pos.verify.made_by.turned import flat, resamplings, turned
 from resize_pos.verify.made_by.window import find_window
 
@@ -125,54 +126,45 @@ def _zeros(pair: Pair) -> Diagnosis | None:
 def _parts(pair: Pair) -> Diagnosis | None:
     """Describe what differs, where part of the table is honest or all of it is in another order."""
     if not pair.is_whole:
-        return None
-    grid = pair.whole_grid
+        return find_turned(pair)
     table = pair.whole_after
-    results = {r: flat(resample(grid, pair.target, r)) for r in resamplings()}
+    results = {r: flat(resample(pair.whole_grid, pair.target, r)) for r in resamplings()}
     # Nearest picks single cells, so it says nothing about how much other kernels differ.
     smooth = [rows for r, rows in results.items() if r.method is not Method.NEAREST]
-    nearest = min(results, key=lambda r: distance(table, results[r]))
     mean = pair.whole_before.mean(axis=0)
     for resampling, honest in results.items():
-        found = find_parts(table, honest, pair.target, mean, nearest=resampling == nearest)
+        found = find_parts(table, honest, pair.target, mean)
         usual = found is None or found.is_usual(table, honest, smooth)
         if found and not usual and not any(found.is_like(table, r) for r in results.values()):
             return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
-        if resampling.antialias:
-            for words, rows in _unpermuted(pair, resampling):
-                if distance(table, rows) <= _EXPLAINED:
-                    return Diagnosis("permute forgotten", f"{words} ({resampling})", 0.0, True)
-    return _lost(pair, grid, list(results.values()))
+    # Single values say something only where cells and channels are in their places.
+    rearranged = find_unpermuted(pair) or find_turned(pair)
+    return rearranged or _values(pair, results) or _zeros(pair) or _lost(pair, [*results.values()])
 
 
-def _lost(pair: Pair, grid: Wide, results: list[Wide]) -> Diagnosis | None:
+def _values(pair: Pair, results: Mapping[Resampling, Wide]) -> Diagnosis | None:
+    """Say what was done to single values of the honest result that is nearest."""
+    nearest = min(results, key=lambda r: distance(pair.whole_after, results[r]))
+    found = find_values(pair.whole_after, results[nearest])
+    if found is None:
+        return None
+    return Diagnosis(found.name, f"{found.detail} ({nearest})", 0.0, True)
+
+
+def _lost(pair: Pair, results: list[Wide]) -> Diagnosis | None:
     """Say what the table has lost that no honest resize takes."""
+    grid = pair.whole_grid
     smoothest = flat(proper.resized(grid, pair.target, proper.SMOOTHEST))
     honest = HonestRows(results, smoothest, norm_map(grid).reshape(-1))
     found = find_lost(pair.whole_after, honest, pair.target)
     return _certain(found)
 
 
-def _unpermuted(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, Wide]]:
-    """Rows × channels read as channels × rows, before the resize, after it, or both times."""
-    cells, target = pair.whole_before, pair.target
-    channels = cells.shape[1]
-    for first in (False, True):
-        image = cells.reshape(channels, -1) if first else cells.T
-        grid = np.ascontiguousarray(image.T).reshape(1, pair.source.height, pair.source.width, -1)
-        rows = flat(resample(grid, target, resampling))
-        if first:
-            yield "rows × channels were read as channels × rows before the resize", rows
-        words = "before and after" if first else "after"
-        back = np.ascontiguousarray(rows.T).reshape(-1, channels)
-        yield f"rows × channels were read as channels × rows {words} the resize", back
-
-
 def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
     """Compute what each mistake would have made: name, words, grid rows."""
     grid, source, target = pair.cells_before, pair.source, pair.target
     for resampling in resamplings():
-        yield from _misread(pair, resampling)
+        yield from _misplaced(pair, resampling)
         if source.height == 1 or source.width == 1:
             continue
         line = grid.reshape(1, 1, source.cells, -1)
@@ -209,7 +201,7 @@ def _mistakes(pair: Pair) -> Iterator[tuple[str, str, Wide]]:
     yield "padded", "the source with its last row and column repeated: padded", flat(repeated)
 
 
-def _misread(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wide]]:
+def _misplaced(pair: Pair, resampling: Resampling) -> Iterator[tuple[str, str, Wide]]:
     """Prefix rows in the wrong place, and shifts by a cell or two."""
     source, target, before = pair.source, pair.target, pair.before
     honest = resample(pair.cells_before, target, resampling)

@@ -73,13 +73,10 @@ class Finding:
         return bool(np.mean(mine[self.foreign] <= _SPAN * span[self.foreign]) > 0.5)
 
 
-def find_parts(
-    table: Wide, honest: Wide, target: Grid, mean: Wide, *, nearest: bool = True
-) -> Finding | None:
+def find_parts(table: Wide, honest: Wide, target: Grid, mean: Wide) -> Finding | None:
     """Compare the rows (cells × channels) of a table with the honest ones, all channels.
 
-    `mean`: the source's. `nearest`: no other honest result is nearer, so single values can be
-    compared, too.
+    `mean`: the source's.
     """
     if len(table) < 2 or not np.ptp(table, axis=0).any():
         return None  # zero or constant: the table's own values say so
@@ -89,8 +86,6 @@ def find_parts(
         or _order(table, honest, target)
         or _flat_axes(table, honest, target)
         or _mean(table, honest, mean)
-        or (_values(table, honest) if nearest else None)
-        or find_zeros(table, honest, target)
     )
 
 
@@ -318,7 +313,10 @@ def _mean(table: Wide, honest: Wide, source: Wide) -> Finding | None:
     return Finding("mean changed", f"an honest resize, but its mean vector moved by {moved:.2g}")
 
 
-def _values(table: Wide, honest: Wide) -> Finding | None:
+def find_values(table: Wide, honest: Wide) -> Finding | None:
+    """Compare single values with those of the honest result that is nearest."""
+    if len(table) < 2 or not np.ptp(table, axis=0).any():
+        return None
     cells = spread(len(table), _SAMPLE)
     sample, fair = table[cells].reshape(-1), honest[cells].reshape(-1)
     if len(sample) < 4 * _FEW_VALUES:

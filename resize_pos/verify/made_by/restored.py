@@ -65,9 +65,17 @@ def without_lengths(source: Wide, rows: Wide, target: Grid) -> Iterator[tuple[Wi
         yield source, _plain(source, rows, target, each=False)
     if not spread_is_restored(source, rows):
         return
-    own = source.mean(axis=(0, 1, 2))
-    for mean in (own, rows.mean(axis=0)):
+    own, mean = source.mean(axis=(0, 1, 2)), rows.mean(axis=0)
+    yield source - own, _plain(source - own, rows - own, target, each=False)
+    if _is_a_kernels(mean, source, rows, target):
         yield source - own, _plain(source - own, rows - mean, target, each=False)
+
+
+def _is_a_kernels(mean: Wide, source: Wide, rows: Wide, target: Grid) -> bool:
+    """Whether some kernel gives the mean of the rows, so that only deviations were restored."""
+    most = _SAME_MEAN * size(rows - mean) / np.sqrt(len(rows))
+    results = (proper.resized(source, target, kernel).reshape(rows.shape) for kernel in _KERNELS)
+    return any(size(result.mean(axis=0) - mean) <= most for result in results)
 
 
 def _signs(before: Wide, mine: Wide, target: Grid) -> Wide | None:
