@@ -119,8 +119,8 @@ def verify_output(
     try:
         plan = plan_between(source, output, request)
     except GeometryError as error:
-        fails = partial(_fails, source=source, output=output)
-        plan, doubt = plan_despite_doubt(source, output, request, error, fails)
+        judge = partial(_judge, source=source, output=output)
+        plan, doubt = plan_despite_doubt(source, output, request, error, judge)
         doubts = (doubt,)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
@@ -310,13 +310,14 @@ def _finite(table: PositionTable, array: NDArray[Any], owner: str) -> Check | No
     return Check("finite", Level.FAIL, words)
 
 
-def _fails(plan: Plan, name: str, *, source: Container, output: Container) -> bool:
-    """Whether a table fails with a plan; one that the plan keeps does not."""
+def _judge(plan: Plan, name: str, *, source: Container, output: Container) -> tuple[bool, str]:
+    """Whether a table fails with a plan, and its mistake; one that the plan keeps does not fail."""
     step = next((step for step in plan.changes if step.table.name == name), None)
     if step is None or output.info(name).shape != step.target_shape:
-        return False
+        return False, ""
     found = explain(step, source.read(name), output.read(name))
-    return worst(found.checks) is Level.FAIL
+    known = found.diagnosis if found.diagnosis and found.diagnosis.certain else None
+    return worst(found.checks) is Level.FAIL, known.name if known else ""
 
 
 def _wrong_shape(step: Step, info: TensorInfo, source: Container, output: Container) -> Check:

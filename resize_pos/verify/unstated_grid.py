@@ -24,16 +24,16 @@ from resize_pos.verify.row_counts import Rows, find_reading, is_row_table, own_r
 
 _MOST_READINGS = 12  # the squarest ones; each takes as long as the check of one table
 
-Fails = Callable[[Plan, str], bool]
+# Judges the table of that name with a plan: whether it fails, and the name of the mistake if known.
+Judge = Callable[[Plan, str], tuple[bool, str]]
 
 
 def plan_despite_doubt(
-    source: Container, output: Container, request: Request, doubt: GeometryError, fails: Fails
+    source: Container, output: Container, request: Request, doubt: GeometryError, judge: Judge
 ) -> tuple[Plan, Check]:
     """Plan with the grid that the values show, or with any grid if the table fails with all.
 
-    `fails` says whether the table of that name fails with a plan. `doubt` is raised again if the
-    table may be honest.
+    `doubt` is raised again if the table may be honest.
     """
     if request.to_image:
         raise doubt
@@ -57,14 +57,18 @@ def plan_despite_doubt(
         if (found.prefix.count, found.suffix.count) == (table.prefix, table.suffix):
             raise _unstated(doubt, found.grid)
         return plan_to(found.grid), _note(table, info, f"its cells show {found.grid}")
-    possible = own_readings(table, info)
-    for reading in possible[:_MOST_READINGS]:
-        if not fails(plan_to(reading.grid), table.name):
-            raise _unstated(doubt, reading.grid)
+    possible = own_readings(table, info)[:_MOST_READINGS]
     if not possible:
         raise doubt
-    grids = f"it fails with {possible[0].grid} and every other grid that fits"
-    return plan_to(possible[0].grid), _note(table, info, grids)
+    named: Grid | None = None
+    for reading in possible:
+        fails, mistake = judge(plan_to(reading.grid), table.name)
+        if not fails:
+            raise _unstated(doubt, reading.grid)
+        named = named or (reading.grid if mistake else None)
+    grid = named or possible[0].grid
+    others = f" and with {len(possible) - 1} others that fit" if len(possible) > 1 else ""
+    return plan_to(grid), _note(table, info, f"it fails with {grid}{others}")
 
 
 def _unstated(doubt: GeometryError, grid: Grid) -> GeometryError:

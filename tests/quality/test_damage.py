@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks import proper, unseen
-from benchmarks.damage import DAMAGE, honest
+from benchmarks.damage import DAMAGE, honest, resized_by
 from benchmarks.damage_more import honest_results, is_damage, plant
 from benchmarks.verdict import step_for
 from benchmarks.verdict_tables import known_tables
@@ -191,11 +191,13 @@ MORE_NAMES = {
 }
 
 
+@pytest.mark.parametrize("like", ["timm", "hf", "jax"])
 @pytest.mark.parametrize("target", [(16, 21), (10, 9)])
 @pytest.mark.parametrize("how", MORE_NAMES)
-def test_further_damage_fails_by_name(how: str, target: Shape) -> None:
+def test_further_damage_fails_by_name(how: str, target: Shape, like: str) -> None:
     table = source_table("digits")
-    made = plant(how, table, 1, (14, 14), target)
+    with resized_by(partial(honest, like=like)):
+        made = plant(how, table, 1, (14, 14), target)
     assert made is not None
     found = explain(step(table, (14, 14), target), table, made)
     assert worst(found.checks) is Level.FAIL, words(found)

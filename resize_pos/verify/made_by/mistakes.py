@@ -136,7 +136,9 @@ def _parts(pair: Pair) -> Diagnosis | None:
         found = find_parts(table, honest, pair.target, mean)
         usual = found is None or found.is_usual(table, honest, smooth)
         if found and not usual and not any(found.is_like(table, r) for r in results.values()):
-            return Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
+            # Cells of a picture that was turned are in another order, which says less.
+            whole = find_turned(pair) if found.name == "shuffled" else None
+            return whole or Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
     # Single values say something only where cells and channels are in their places.
     rearranged = find_unpermuted(pair) or find_turned(pair)
     return rearranged or _values(pair, results) or _zeros(pair) or _lost(pair, [*results.values()])

@@ -206,8 +206,10 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
         return Finding("channels lost", f"{empty.sum()} of {count} channels are all zero")
     flipped = own < -_SURE
     if flipped.any() and (flipped | (own > _SURE)).mean() > 0.9:
+        # A kernel that differs leaves a few channels unsure; they have a sign all the same.
+        opposite = own < 0
         words = (
-            "every channel has" if flipped.all() else f"{flipped.sum()} of {count} channels have"
+            "every channel has" if opposite.all() else f"{opposite.sum()} of {count} channels have"
         )
         return Finding("sign-flipped", f"{words} the opposite sign")
     foreign = _split(table, honest, 0)
