@@ -351,14 +351,15 @@ SECTIONS = (
 
 
 def report(found: Sequence[Case], tables: Sequence[Known]) -> str:
-    """Give the confusion tables as Markdown."""
-    lines: list[str] = []
+    """Give the counts as Markdown: the real tables first, then all by when they were judged."""
+    real = [t.name for t in tables if t.is_real]
+    title = "all real tables, held out (each is counted below, too)"
+    lines = _section(title, [case for case in found if case.table in real])
+    lines += _tuned_section(found, real)
     for title, *kind in SECTIONS:
         which = [t.name for t in tables if [t.held_out, t.seen, t.judged] == kind]
         lines += _section(title, [case for case in found if case.table in which])
-    real = [t.name for t in tables if t.is_real]
-    lines += _section("the real ones of these alone", [c for c in found if c.table in real])
-    return "\n".join([*lines, *_tuned_section(found, real)])
+    return "\n".join(lines)
 
 
 def _tuned_section(found: Sequence[Case], names: Sequence[str]) -> list[str]:
@@ -380,12 +381,11 @@ def _section(title: str, mine: Sequence[Case]) -> list[str]:
     names = sorted({case.table for case in mine})
     lines = [f"**{title.capitalize()}** ({len(names)}: {', '.join(names)})", ""]
     lines += ["| made by | cases | ok | warn | fail | named |", "|---|---|---|---|---|---|"]
-    for group, words in GROUPS.items():
-        lines.append(_row(words, [c for c in mine if c.group == group], group in DAMAGED))
-    costly = [case for case in mine if case.costly]
-    lines.append(_row("damaged, costs accuracy", costly, True))
+    rows = [(words, [c for c in mine if c.group == key], key) for key, words in GROUPS.items()]
     few = [c for c in mine if c.group in DAMAGED and _small(c)]
-    return [*lines, _row(f"damaged, under {SMALL} cells", few, True), ""]
+    rows.append(("damaged, costs accuracy", [c for c in mine if c.costly], "damage"))
+    rows.append((f"damaged, under {SMALL} cells", few, "damage"))
+    return [*lines, *(_row(words, some, key in DAMAGED) for words, some, key in rows if some), ""]
 
 
 def _small(case: Case) -> bool:
