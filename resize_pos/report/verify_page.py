@@ -88,6 +88,9 @@ def _made_words(table: TableVerification) -> str:
     if table.diagnosis is not None:
         verb = "is" if table.diagnosis.certain else "looks"
         return f"{verb} {table.diagnosis.name}: {table.diagnosis.detail}"
+    for check in table.checks:
+        if check.name == "origin" and check.level is Level.OK:
+            return check.detail
     return "made by no known convention" if table.matches else "no convention to compare with"
 
 

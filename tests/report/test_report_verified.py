@@ -20,10 +20,10 @@ def verified(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Resize a checkpoint, perhaps damage the result, verify it and read the reports."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*, damaged: bool) -> dict[str, Any]:
+    def call(*flags: str, damaged: bool) -> dict[str, Any]:
         write_case("plain", tmp_path)
         with pytest.raises(SystemExit):
-            main(["plain.safetensors", *GRIDS["plain"], "-o", "out.safetensors", "-q"])
+            main(["plain.safetensors", *GRIDS["plain"], *flags, "-o", "out.safetensors", "-q"])
         if damaged:
             tensors = tower("", 7, 10)
             rows = tensors["pos_embed"][0, 1:]
@@ -52,6 +52,16 @@ def test_a_sound_output_has_a_page_that_names_its_maker(verified: Any) -> None:
     assert "made by timm = dinov2-reg = open_clip: bicubic, antialias" in words
     assert "5 other tensors are the source's, byte for byte" in words
     assert "(this one)" in words
+
+
+def test_the_page_says_which_kernel_made_a_table_by_no_convention(verified: Any) -> None:
+    found = verified("--restore-norms", damaged=False)
+    (table,) = found["json"]["tables"]
+    assert found["json"]["verdict"] == "ok" and table["made_by"] is None
+    said = next(check["detail"] for check in table["checks"] if check["name"] == "origin")
+    assert said == "made by bicubic, antialias, norms restored"
+    cells = [text for element, text in Parsed(found["html"]).texts if element == "td"]
+    assert said in cells
 
 
 def test_damage_is_said_first_and_drawn(verified: Any) -> None:
