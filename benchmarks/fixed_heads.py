@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from benchmarks.small_vits import (
+from benchmarks.networks.small_vits import (
     EXPERIMENT,
     NETWORKS,
     SEEDS,

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from benchmarks.damage import Table
 from benchmarks.picture_scenes import (
     HERE,
     SMALL,
@@ -28,7 +27,8 @@ from benchmarks.picture_scenes import (
     similarity,
     source,
 )
-from benchmarks.verdict_offsets import honest as honest_offsets
+from benchmarks.verdict.offsets import honest as honest_offsets
+from benchmarks.ways.damage import Table
 from resize_pos.core.conventions import DEFAULT
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import (

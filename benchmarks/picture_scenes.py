@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from benchmarks.damage import DAMAGE, Table, honest
+from benchmarks.ways.damage import DAMAGE, Table, honest
 from resize_pos.core.conventions import CONVENTIONS, DEFAULT, Coordinates, Resampling
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import numpy_dtype

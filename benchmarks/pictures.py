@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.damage import DAMAGE, Table, honest
 from benchmarks.picture_operations import OTHER_SCENES
 from benchmarks.picture_scenes import (
     PREFIX,
@@ -29,6 +28,7 @@ from benchmarks.picture_scenes import (
     similarity,
     source,
 )
+from benchmarks.ways.damage import DAMAGE, Table, honest
 from resize_pos.quality.measures.catalogue import MEASURES
 from resize_pos.quality.measures.table import measure_grid
 from resize_pos.quality.pictures import Map

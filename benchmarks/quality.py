@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import clothes
-from benchmarks.damage import DAMAGE, honest
+from benchmarks.ways.damage import DAMAGE, honest
 from resize_pos.api import resize_table
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid

@@ -54,7 +54,7 @@ from resize_pos.verify.made_by.unmatched import (
     recognised,
 )
 from resize_pos.verify.output_plan import look_swapped, plan_between
-from resize_pos.verify.row_counts import Rows, in_words
+from resize_pos.verify.row_counts import TableRows, in_words
 from resize_pos.verify.same_names import entry_notes, with_same_names
 from resize_pos.verify.scaled_queries import find_scaled
 from resize_pos.verify.trained_prefix import accept_trained_prefix, moved_with_tokens
@@ -119,8 +119,8 @@ def verify_output(
     try:
         plan = plan_between(source, output, request)
     except GeometryError as error:
-        judge = partial(_judge, source=source, output=output)
-        plan, doubt = plan_despite_doubt(source, output, request, error, judge)
+        fails_with = partial(_fails_with, source=source, output=output)
+        plan, doubt = plan_despite_doubt(source, output, request, error, fails_with)
         doubts = (doubt,)
     changed = {step.table.name for step in plan.changes}
     untouched = compare_untouched(output, source, changed)
@@ -310,7 +310,7 @@ def _finite(table: PositionTable, array: NDArray[Any], owner: str) -> Check | No
     return Check("finite", Level.FAIL, words)
 
 
-def _judge(plan: Plan, name: str, *, source: Container, output: Container) -> tuple[bool, str]:
+def _fails_with(plan: Plan, name: str, *, source: Container, output: Container) -> tuple[bool, str]:
     """Whether a table fails with a plan, and its mistake; one that the plan keeps does not fail."""
     step = next((step for step in plan.changes if step.table.name == name), None)
     if step is None or output.info(name).shape != step.target_shape:
@@ -324,7 +324,7 @@ def _wrong_shape(step: Step, info: TensorInfo, source: Container, output: Contai
     table = step.table
     expected = f"{table.tensor.dtype} {list(step.target_shape)}"
     detail = f"{table.name} is {info.dtype} {list(info.shape)}, not {expected} for {step.target}"
-    rows = Rows.of(table, source.read(table.name), output.read(table.name))
+    rows = TableRows.of(table, source.read(table.name), output.read(table.name))
     words = "" if rows is None else in_words(step, rows)
     if not words and table.prefix + table.suffix and table.layout.mismatch(info.shape) is None:
         missing = table.layout.rows(step.target_shape) - table.layout.rows(info.shape)

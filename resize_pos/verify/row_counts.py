@@ -26,14 +26,16 @@ _MOST_EXTRA = 64  # rows; of more, the grid is looked for at both ends alone
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """The cells of a source, and the rows of an output: rows × channels, some channels."""
 
     source: Wide  # (1, h, w, d)
     after: Wide
 
     @classmethod
-    def of(cls, table: PositionTable, before: NDArray[Any], after: NDArray[Any]) -> Rows | None:
+    def of(
+        cls, table: PositionTable, before: NDArray[Any], after: NDArray[Any]
+    ) -> TableRows | None:
         """Take the rows of two plain tables apart; None if they are no such tables."""
         plain = table.role is Role.ABSOLUTE and not table.layout.has_time
         if not plain or not is_row_table(table, after.shape):
@@ -63,7 +65,7 @@ def is_row_table(table: PositionTable, shape: tuple[int, ...]) -> bool:
     return table.layout.mismatch(shape) is None and one_axis and shape[-1] == own[-1]
 
 
-def find_reading(table: PositionTable, rows: Rows) -> Reading | None:
+def find_reading(table: PositionTable, rows: TableRows) -> Reading | None:
     """Find the grid, and the rows around it, with which a table is an honest resize."""
     behind = (table.suffix, 0, _zeros_at_the_end(rows.after))
     prefixes = dict.fromkeys((table.prefix, *range(_MOST_PREFIX + 1)))
@@ -91,7 +93,7 @@ def own_readings(table: PositionTable, info: TensorInfo) -> list[Reading]:
     return [each for each in found if min(each.grid.height, each.grid.width) > 1]
 
 
-def in_words(step: Step, rows: Rows) -> str:
+def in_words(step: Step, rows: TableRows) -> str:
     """Say which rows are too many or missing; empty if no honest grid is found among them."""
     table, target = step.table, step.target
     extra = len(rows.after) - target.cells

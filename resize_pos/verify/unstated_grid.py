@@ -20,16 +20,20 @@ from resize_pos.planning.locate import locate_in
 from resize_pos.planning.plan import Plan
 from resize_pos.quality.checks import Check, Level
 from resize_pos.verify.output_plan import of_output, plan_between, without_target
-from resize_pos.verify.row_counts import Rows, find_reading, is_row_table, own_readings
+from resize_pos.verify.row_counts import TableRows, find_reading, is_row_table, own_readings
 
 _MOST_READINGS = 12  # the squarest ones; each takes as long as the check of one table
 
 # Judges the table of that name with a plan: whether it fails, and the name of the mistake if known.
-Judge = Callable[[Plan, str], tuple[bool, str]]
+FailsWith = Callable[[Plan, str], tuple[bool, str]]
 
 
 def plan_despite_doubt(
-    source: Container, output: Container, request: Request, doubt: GeometryError, judge: Judge
+    source: Container,
+    output: Container,
+    request: Request,
+    doubt: GeometryError,
+    fails_with: FailsWith,
 ) -> tuple[Plan, Check]:
     """Plan with the grid that the values show, or with any grid if the table fails with all.
 
@@ -45,7 +49,7 @@ def plan_despite_doubt(
     if table is None or not is_row_table(table, theirs[table.name].shape):
         raise doubt
     info = theirs[table.name]
-    rows = Rows.of(table, source.read(table.name), output.read(table.name))
+    rows = TableRows.of(table, source.read(table.name), output.read(table.name))
     if rows is None:
         raise doubt
 
@@ -62,7 +66,7 @@ def plan_despite_doubt(
         raise doubt
     named: Grid | None = None
     for reading in possible:
-        fails, mistake = judge(plan_to(reading.grid), table.name)
+        fails, mistake = fails_with(plan_to(reading.grid), table.name)
         if not fails:
             raise _unstated(doubt, reading.grid)
         named = named or (reading.grid if mistake else None)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.damage import DAMAGE
 from benchmarks.picture_operations import OTHER_SCENES
 from benchmarks.picture_scenes import SCENES
 from benchmarks.pictures import SHOWN, rows, scene_of
 from benchmarks.quality import BEGIN, END, Row, report, spearman, write_into
+from benchmarks.ways.damage import DAMAGE
 from resize_pos.quality import verdict
 from resize_pos.quality.measures.catalogue import MEASURES
 

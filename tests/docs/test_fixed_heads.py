@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import fixed_heads
 from benchmarks.fixed_heads import Outcome
-from benchmarks.small_vits import EXPERIMENT
+from benchmarks.networks.small_vits import EXPERIMENT
 
 TEXT = (Path(__file__).parents[2] / "docs" / "artifacts.md").read_text(encoding="utf-8")
 

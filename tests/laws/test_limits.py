@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.verdict_plot import DRAWN, LAYERS, MEASURES, NOT_DRAWN, OFFSETS
-from benchmarks.verdict_rest import REST
+from benchmarks.verdict.plot import DRAWN, LAYERS, MEASURES, NOT_DRAWN, OFFSETS
+from benchmarks.verdict.rest import REST
 from resize_pos.quality import verdict
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import resize_pos
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.tables import Known, known_tables
 from resize_pos.core.axes import Layout
 from resize_pos.core.errors import GeometryError
 from resize_pos.core.geometry import Grid

@@ -17,11 +17,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from benchmarks import proper, unseen
-from benchmarks.damage import DAMAGE, honest, resized_by
-from benchmarks.damage_more import honest_results, is_damage, plant
-from benchmarks.verdict import step_for
-from benchmarks.verdict_tables import known_tables
+from benchmarks.verdict.count import step_for
+from benchmarks.verdict.tables import known_tables
+from benchmarks.ways import proper, unseen
+from benchmarks.ways.damage import DAMAGE, honest, resized_by
+from benchmarks.ways.damage_more import honest_results, is_damage, plant
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample

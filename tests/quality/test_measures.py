@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.verdict_tables import known_tables
+from benchmarks.verdict.tables import known_tables
 from resize_pos.core.conventions import CONVENTIONS, Method, Resampling
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst

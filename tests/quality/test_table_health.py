@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.damage import DAMAGE, honest
-from benchmarks.verdict_tables import known_tables
+from benchmarks.verdict.tables import known_tables
+from benchmarks.ways.damage import DAMAGE, honest
 from resize_pos.api import inspect_checkpoint
 from resize_pos.core.geometry import Grid
 from resize_pos.core.tensors import TensorInfo

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.damage import DAMAGE, honest
+from benchmarks.ways.damage import DAMAGE, honest
 from resize_pos.api import compare_checkpoints, verify_checkpoint
 from resize_pos.core.conventions import CONVENTIONS, PEERS
 from resize_pos.core.errors import GeometryError, TableError, UsageError

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.verdict_named import is_named
-from benchmarks.verdict_offsets import ABOUT, DAMAGE, STORED, damaged, honest, step_for, versions
+from benchmarks.verdict.named import is_named
+from benchmarks.verdict.offsets import ABOUT, DAMAGE, STORED, damaged, honest, step_for, versions
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import explain
 

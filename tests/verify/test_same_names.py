@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.damage import DAMAGE, honest
+from benchmarks.ways.damage import DAMAGE, honest
 from resize_pos.api import compare_checkpoints, resize_checkpoint, verify_checkpoint
 from resize_pos.quality.checks import Level
 from resize_pos.report.verify_report import Verified

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.damage import honest
-from benchmarks.verdict_tables import known_tables
+from benchmarks.verdict.tables import known_tables
+from benchmarks.ways.damage import honest
 from resize_pos.api import verify_checkpoint
 from resize_pos.quality.checks import Level
 from resize_pos.report.verify_report import Verified

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.damage import DAMAGE, honest
+from benchmarks.ways.damage import DAMAGE, honest
 from resize_pos.api import verify_checkpoint
 from resize_pos.core.errors import UsageError
 from resize_pos.quality.checks import Check, Level

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.damage import honest
+from benchmarks.ways.damage import honest
 from resize_pos.api import verify_checkpoint
 from resize_pos.core.errors import GeometryError
 from resize_pos.quality.checks import Level

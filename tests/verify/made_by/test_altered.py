@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import fft, ndimage
 
-from benchmarks.verdict import made, step_for
-from benchmarks.verdict_tables import known_tables
+from benchmarks.verdict.count import made, step_for
+from benchmarks.verdict.tables import known_tables
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.verdict import made as benchmark_way
-from benchmarks.verdict import step_for
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.count import made as benchmark_way
+from benchmarks.verdict.count import step_for
+from benchmarks.verdict.tables import Known, known_tables
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.measures import proper

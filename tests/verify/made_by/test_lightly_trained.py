@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.damage import honest
-from benchmarks.verdict import step_for
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.count import step_for
+from benchmarks.verdict.tables import Known, known_tables
+from benchmarks.ways.damage import honest
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 

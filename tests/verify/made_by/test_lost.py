@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.ndimage import uniform_filter
 
-from benchmarks import proper, unseen
-from benchmarks.damage import honest
-from benchmarks.damage_more import honest_results, plant
-from benchmarks.verdict import step_for, targets
-from benchmarks.verdict_tables import Known, known_tables, trained
+from benchmarks.verdict.count import step_for, targets
+from benchmarks.verdict.tables import Known, known_tables, trained
+from benchmarks.ways import proper, unseen
+from benchmarks.ways.damage import honest
+from benchmarks.ways.damage_more import honest_results, plant
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst

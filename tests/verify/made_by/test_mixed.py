@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.verdict import made, step_for
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.count import made, step_for
+from benchmarks.verdict.tables import Known, known_tables
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 from resize_pos.verify.made_by.mixed import find_mixed

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks import verdict, verdict_tables
-from benchmarks.verdict import made, step_for, trained_cases
-from benchmarks.verdict_tables import Tuned, known_tables, store_tuned, tuned
-from benchmarks.verdict_tuned import RUNS, Run
+from benchmarks.verdict import count, tables
+from benchmarks.verdict.count import made, step_for, trained_cases
+from benchmarks.verdict.tables import Tuned, known_tables, store_tuned, tuned
+from benchmarks.verdict.tuned import RUNS, Run
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 
@@ -113,8 +113,8 @@ def test_a_run_says_what_was_trained() -> None:
 def test_tuned_tables_are_stored_in_six_bits_or_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdict_tables, "TUNED", tmp_path / "tuned.npz")
-    monkeypatch.setattr(verdict_tables, "TUNED_ABOUT", tmp_path / "tuned.json")
+    monkeypatch.setattr(tables, "TUNED", tmp_path / "tuned.npz")
+    monkeypatch.setattr(tables, "TUNED_ABOUT", tmp_path / "tuned.json")
     assert tuned() == {}
     rows = np.random.default_rng(0).normal(size=(15, 8)).astype(np.float32) * np.arange(8)
     honest = Tuned("own", "timm", 2.0, 1.0, "here", rows.astype(np.float32))
@@ -134,4 +134,4 @@ def test_tuned_tables_are_stored_in_six_bits_or_whole(
 
 def test_a_way_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(KeyError):
-        verdict.made(TABLES[ROUGH], (8, 9), "no such way")
+        count.made(TABLES[ROUGH], (8, 9), "no such way")

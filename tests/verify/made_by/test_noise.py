@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.verdict import fewer_channels, made, step_for
-from benchmarks.verdict_tables import Known, known_tables, trained, tuned
+from benchmarks.verdict.count import fewer_channels, made, step_for
+from benchmarks.verdict.tables import Known, known_tables, trained, tuned
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 

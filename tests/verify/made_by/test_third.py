@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy import ndimage
 
-from benchmarks import unseen_later, unseen_third
-from benchmarks.proper import LINEAR, SMOOTH
-from benchmarks.verdict import step_for
-from benchmarks.verdict_tables import Known, known_tables, trained
+from benchmarks.verdict.count import step_for
+from benchmarks.verdict.tables import Known, known_tables, trained
+from benchmarks.ways import unseen_later, unseen_third
+from benchmarks.ways.proper import LINEAR, SMOOTH
 from resize_pos.core.geometry import Grid
 from resize_pos.families.family import custom_family
 from resize_pos.families.tables import PositionTable

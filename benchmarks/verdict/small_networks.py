@@ -1,6 +1,6 @@
 """What a damaged table costs its network, and what training makes of an honest one.
 
-    python -m benchmarks.verdict_networks --networks FOLDER --data FOLDER [--only NAME …]
+    python -m benchmarks.verdict.small_networks --networks FOLDER --data FOLDER [--only NAME …]
 
 `--networks` and `--data` are the folders of `small_vits.py` and `other_vits.py`. A network that is
 not there is left out. The results do not depend on the
@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
-from benchmarks.damage import honest
-from benchmarks.other_vits import OTHERS, OtherViT
-from benchmarks.other_vits import TASKS as OTHER_TASKS
-from benchmarks.small_vits import NETWORKS, TASKS, TEST, SmallViT, loss_of, pictures
-from benchmarks.verdict_tables import COSTS, TRAINED, Known, cost_key, costs, known_tables, trained
+from benchmarks.networks.other_vits import OTHERS, OtherViT
+from benchmarks.networks.other_vits import TASKS as OTHER_TASKS
+from benchmarks.networks.small_vits import NETWORKS, TASKS, TEST, SmallViT, loss_of, pictures
+from benchmarks.verdict.tables import COSTS, TRAINED, Known, cost_key, costs, known_tables, trained
+from benchmarks.ways.damage import honest
 
 if TYPE_CHECKING:
-    from benchmarks.verdict_tables import Cost
+    from benchmarks.verdict.tables import Cost
 
 Table = NDArray[np.float32]
 Shape = tuple[int, int]
@@ -176,7 +176,7 @@ def run(
     judge: Judge | OtherJudge, found: Mapping[str, Cost], tables: Mapping[str, Table]
 ) -> tuple[dict[str, Cost], dict[str, Table]]:
     """Add the cost of every damage to one table, and its trained tables, to earlier results."""
-    from benchmarks.verdict import DAMAGED, FOR_DAMAGE, targets, versions
+    from benchmarks.verdict.count import DAMAGED, FOR_DAMAGE, targets, versions
 
     known = judge.known
     all_found, all_tables = dict(found), dict(tables)

@@ -1,6 +1,6 @@
 """How often the verdict on relative tables is right, and where its limits lie.
 
-    python -m benchmarks.verdict_offsets [--docs]
+    python -m benchmarks.verdict.offsets [--docs]
 
 The tables are those of `small_offsets.py`. Each is resized in offset space by every convention and
 by five other kernels, taken from networks that were trained on after a resize, and damaged in 14
@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import unseen
-from benchmarks.proper import OTHERS, SMOOTH
-from benchmarks.verdict_named import is_named
-from benchmarks.verdict_shared import share
+from benchmarks.verdict.named import is_named
+from benchmarks.verdict.shared import share
+from benchmarks.ways import unseen
+from benchmarks.ways.proper import OTHERS, SMOOTH
 from resize_pos.core.conventions import RELATIVE_CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import ResampleOffsets
@@ -39,7 +39,7 @@ from resize_pos.transforms.execute import transform
 from resize_pos.verify.against_source import explain
 from resize_pos.verify.made_by.offsets import limits, nearest_honest
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 STORED, ABOUT = HERE / "tables" / "offsets.npz", HERE / "tables" / "offsets.json"
 DOCS, PLOT = HERE.parent / "docs" / "artifacts.md", HERE.parent / "docs" / "verdict_relative.svg"
 BEGIN, END = "<!-- offsets: begin -->", "<!-- offsets: end -->"
@@ -298,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report(found)
     print(text)
     if options.docs:
-        from benchmarks.verdict_plot import draw_offsets
+        from benchmarks.verdict.plot import draw_offsets
 
         old = DOCS.read_text(encoding="utf-8")
         before, rest = old.split(BEGIN)

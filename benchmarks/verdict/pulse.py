@@ -1,8 +1,8 @@
 """A real network without attention that has a vector for each place: it reads a pulse off a face.
 
-    python -m benchmarks.verdict_pulse --packages FOLDER
+    python -m benchmarks.verdict.pulse --packages FOLDER
 
-stores its tables. `verdict_real.py` measures what damage costs it. The folder holds the wheel of
+stores its tables. `real.py` measures what damage costs it. The folder holds the wheel of
 open-rppg (`pip download --no-deps open-rppg==0.1.1`), whose weights are an HDF5 file, so h5py has
 to be installed, too.
 
@@ -31,8 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.damage import honest
-from benchmarks.verdict_real import (
+from benchmarks.verdict.real import (
     REFERENCE,
     Answers,
     Package,
@@ -45,7 +44,8 @@ from benchmarks.verdict_real import (
     opened,
     photographs,
 )
-from benchmarks.verdict_tables import PULSE, Known, store_table
+from benchmarks.verdict.tables import PULSE, Known, store_table
+from benchmarks.ways.damage import honest
 
 PACKAGE = "open_rppg-0.1.1-py3-none-any.whl"
 FILE = "rppg/weights/FacePhys.rlap.weights.h5"
@@ -259,7 +259,7 @@ def _at(state: State, place: Place, target: Shape) -> Run:
     return run
 
 
-# As in `verdict_real.NETWORKS`.
+# As in `real.NETWORKS`.
 NETWORKS: Mapping[str, tuple[str, Callable[[Package], Real], int]] = {
     name: (PACKAGE, partial(facephys, name), 3600) for name in STORED
 }

@@ -9,14 +9,14 @@ written after the limits were fixed (`unseen.py`), and 18 and 36 more in a later
 (`unseen_later.py`), and 39 and 48 in a third one (`unseen_third.py`), and 24 and 63 in a fourth one
 (`unseen_fourth.py`), and 20 and 60 in a fifth one (`unseen_fifth.py`; these four for the real
 tables and the tables that were made for such a round alone). `verify`'s verdict on each is counted.
-What a damage costs its network is stored (`verdict_networks.py` and `verdict_real.py` measure it),
+What a damage costs its network is stored (`small_networks.py` and `real.py` measure it),
 and so are the tables of networks that were trained on after an honest resize, and of real ones that
-were trained on after a damaged one (`verdict_tuned.py`).
-`verdict_offsets.py` judges relative tables.
+were trained on after a damaged one (`tuned.py`).
+`offsets.py` judges relative tables.
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
 plots. `--only` judges these tables again and keeps the other cases of `verdict.json`. `--packages`
-adds real tables from downloaded wheels (`verdict_tables.py`). All of it takes 20 to 55 minutes of
+adds real tables from downloaded wheels (`tables.py`). All of it takes 20 to 55 minutes of
 two cores, with `--every 6` a fifth of that, and gives the same counts each time.
 """
 
@@ -41,12 +41,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import proper, unseen, unseen_fifth, unseen_fourth, unseen_later, unseen_third
-from benchmarks.damage import Damage, honest, resized_by
-from benchmarks.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
-from benchmarks.verdict_named import is_named
-from benchmarks.verdict_shared import share
-from benchmarks.verdict_tables import (
+from benchmarks.verdict.named import is_named
+from benchmarks.verdict.shared import share
+from benchmarks.verdict.tables import (
     FITTED,
     LAST,
     PULSE,
@@ -61,6 +58,9 @@ from benchmarks.verdict_tables import (
     trained,
     tuned,
 )
+from benchmarks.ways import proper, unseen, unseen_fifth, unseen_fourth, unseen_later, unseen_third
+from benchmarks.ways.damage import Damage, honest, resized_by
+from benchmarks.ways.damage_more import ALL_DAMAGE, honest_results, is_damage, plant
 from resize_pos.core.conventions import CONVENTIONS
 from resize_pos.core.geometry import Grid
 from resize_pos.core.operations import Resample
@@ -71,7 +71,7 @@ from resize_pos.quality.checks import worst
 from resize_pos.quality.verdict import SMALL
 from resize_pos.verify.against_source import explain
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 RESULTS, DOCS = HERE / "verdict.json", HERE.parent / "docs" / "artifacts.md"
 BEGIN, END = "<!-- verdict: begin -->", "<!-- verdict: end -->"
 Table = NDArray[np.float32]
@@ -416,7 +416,7 @@ def read_results(path: Path = RESULTS) -> list[Case]:
 def rules() -> str:
     """Return a digest of the code that decides, so that older results are noticed."""
     root = HERE.parent
-    code = [*sorted((root / "resize_pos").rglob("*.py")), *sorted(HERE.glob("*.py"))]
+    code = [*sorted((root / "resize_pos").rglob("*.py")), *sorted(HERE.rglob("*.py"))]
     judging = [p for p in code if {"quality", "verify", "transforms", "benchmarks"} & set(p.parts)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in judging)).hexdigest()[:12]
 
@@ -479,12 +479,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report(found, known)
     print(text)
     if options.docs:
-        from benchmarks import verdict_layers, verdict_offsets, verdict_plot
+        from benchmarks.verdict import layers, offsets, plot
 
         write_into(DOCS, text)
-        verdict_plot.OUTPUT.write_text(verdict_plot.draw(found), encoding="utf-8")
-        verdict_offsets.main(["--docs"])
-        verdict_layers.main(["--docs"])
+        plot.OUTPUT.write_text(plot.draw(found), encoding="utf-8")
+        offsets.main(["--docs"])
+        layers.main(["--docs"])
 
 
 def _store(path: Path, made_by: Mapping[str, str], found: Sequence[Case]) -> None:

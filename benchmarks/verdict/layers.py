@@ -1,6 +1,6 @@
 """Where the limits for layers over patches and for tables with windows lie.
 
-    python -m benchmarks.verdict_layers [--docs]
+    python -m benchmarks.verdict.layers [--docs]
 
 Layers over patches: the three trained mixers of `mixing.py` on larger grids, as this tool transfers
 them (in float32, float16 and bfloat16) and in wrong ways. Windows: the two trained tables of
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.tables import Known, known_tables
 from resize_pos.core.axes import Layout
 from resize_pos.core.conventions import DEFAULT
 from resize_pos.core.geometry import Grid
@@ -30,7 +30,7 @@ from resize_pos.transforms.execute import transform
 from resize_pos.transforms.kernels import operator
 from resize_pos.transforms.mixing import resize_mixing, undo_mixing
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 PLOT = HERE.parent / "docs" / "verdict_layers.svg"
 Wide = NDArray[np.float64]
 HOW = DEFAULT.resampling
@@ -119,7 +119,7 @@ def _tiled(known: Known, side: int) -> Iterator[Case]:
 
 def _measured(known: Known, side: int, target: Grid, change: object) -> Mapping[str, float]:
     """Tile a table, change its cells, and measure it."""
-    from benchmarks.verdict import step_for
+    from benchmarks.verdict.count import step_for
 
     plain = step_for(known, (target.height, target.width))
     step = replace(plain, operation=ResampleTiled(HOW, Grid(side, side)))
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             values = [c.measures[name] for c in found if c.group == group and name in c.measures]
             print(f"{name}, {group}: {len(values)} from {min(values):.2g} to {max(values):.2g}")
     if options.docs:
-        from benchmarks.verdict_plot import LAYERS, draw_strips
+        from benchmarks.verdict.plot import LAYERS, draw_strips
 
         PLOT.write_text(draw_strips(found, LAYERS), encoding="utf-8")
 

@@ -1,6 +1,6 @@
 """Where the verdict's limits lie among honest and damaged tables, as one SVG.
 
-python -m benchmarks.verdict_plot [--cases benchmarks/verdict.json] [--output docs/verdict.svg]
+python -m benchmarks.verdict.plot [--cases benchmarks/verdict.json] [--output docs/verdict.svg]
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from benchmarks.verdict import DAMAGED, RESULTS, Case, read_results
+from benchmarks.verdict.count import DAMAGED, RESULTS, Case, read_results
 from resize_pos.quality import verdict
 
-OUTPUT = Path(__file__).parents[1] / "docs" / "verdict.svg"
+OUTPUT = Path(__file__).parents[2] / "docs" / "verdict.svg"
 _LEFT, _WIDTH, _STRIP, _GAP, _BINS = 170, 470, 22, 34, 60
 _GREEN, _RED = "#2da44e", "#cf222e"
 NOT_MEASURED = float("nan")

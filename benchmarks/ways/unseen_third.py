@@ -16,9 +16,9 @@ from PIL import Image
 from scipy import interpolate, ndimage, signal
 from torch.nn import functional
 
-from benchmarks.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape
-from benchmarks.unseen import Wide, _after, _each_axis, _kernel
-from benchmarks.unseen_later import _axis_by_axis, _keys
+from benchmarks.ways.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape
+from benchmarks.ways.unseen import Wide, _after, _each_axis, _kernel
+from benchmarks.ways.unseen_later import _axis_by_axis, _keys
 
 Table = NDArray[np.float32]
 # A whole table: rows, prefix, source grid, target grid.

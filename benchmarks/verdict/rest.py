@@ -1,6 +1,6 @@
 """Where the limits lie for what no kernel explains of a table.
 
-    python -m benchmarks.verdict_rest [--docs] [--every N]
+    python -m benchmarks.verdict.rest [--docs] [--every N]
 
 A kernel is fitted to every N-th version of each table (`verdict.py` makes them; only those that no
 known method makes), and to all tables that were trained after an honest resize. What it leaves is
@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.verdict import FOR_DAMAGE, Shape, step_for, targets, trained_tables, versions
-from benchmarks.verdict_shared import share
-from benchmarks.verdict_tables import Known, known_tables
+from benchmarks.verdict.count import FOR_DAMAGE, Shape, step_for, targets, trained_tables, versions
+from benchmarks.verdict.shared import share
+from benchmarks.verdict.tables import Known, known_tables
 from resize_pos.families.tables import stored_grid
 from resize_pos.quality.measures.table import measure_table, unfold
 from resize_pos.verify.made_by import training
@@ -29,7 +29,7 @@ from resize_pos.verify.made_by.fitted import fit_nearby
 from resize_pos.verify.made_by.methods import match_conventions, recognise_proper
 from resize_pos.verify.made_by.pair import make_pair
 
-PLOT = Path(__file__).parents[1] / "docs" / "verdict_rest.svg"
+PLOT = Path(__file__).parents[2] / "docs" / "verdict_rest.svg"
 EVERY = 40
 NOT_MEASURED = float("nan")
 
@@ -109,7 +109,7 @@ REST: Mapping[str, Callable[[Mapping[str, float]], float]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.verdict_rest",
+        prog="python -m benchmarks.verdict.rest",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found += cases(one, options.every)
         print(f"{one.name}: {len(found)} cases", file=sys.stderr, flush=True)
     if options.docs:
-        from benchmarks.verdict_plot import draw_strips
+        from benchmarks.verdict.plot import draw_strips
 
         PLOT.write_text(draw_strips(found, REST), encoding="utf-8")
 

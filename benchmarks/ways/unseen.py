@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, ndimage
 
-from benchmarks.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape
+from benchmarks.ways.proper import BICUBIC, LINEAR, SMOOTH, Cells, Proper, Shape
 
 Wide = NDArray[np.float64]
 

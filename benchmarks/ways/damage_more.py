@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.damage import DAMAGE, Damage, Shape, Table, honest
+from benchmarks.ways.damage import DAMAGE, Damage, Shape, Table, honest
 from resize_pos.api import resize_table
 from resize_pos.core.conventions import CONVENTIONS
 

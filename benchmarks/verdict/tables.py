@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 TABLES = HERE / "tables"
 COSTS, TRAINED = TABLES / "costs.json", TABLES / "trained.npz"
 HONEST = ("own", "library", "other", "unseen", "later")  # groups of honest ways

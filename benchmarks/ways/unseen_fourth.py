@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy import fft, interpolate, ndimage
 from torch.nn import functional
 
-from benchmarks.proper import BICUBIC, LINEAR, OTHERS, SMOOTH, Cells, Proper, Shape, two_lines
-from benchmarks.unseen import Wide, _each_axis, _kernel
-from benchmarks.unseen_later import _keys
-from benchmarks.unseen_third import (
+from benchmarks.ways.proper import BICUBIC, LINEAR, OTHERS, SMOOTH, Cells, Proper, Shape, two_lines
+from benchmarks.ways.unseen import Wide, _each_axis, _kernel
+from benchmarks.ways.unseen_later import _keys
+from benchmarks.ways.unseen_third import (
     Whole,
     _back,
     _flat,

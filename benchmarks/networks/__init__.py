@@ -1,0 +1,1 @@
+"""Small networks that are trained here for their position tables."""
