@@ -54,6 +54,7 @@ from resize_pos.verify.made_by.unmatched import (
     recognised,
 )
 from resize_pos.verify.output_plan import look_swapped, plan_between
+from resize_pos.verify.prefix_rows import describe_prefix
 from resize_pos.verify.row_counts import TableRows, in_words
 from resize_pos.verify.same_names import entry_notes, with_same_names
 from resize_pos.verify.scaled_queries import find_scaled
@@ -140,7 +141,7 @@ def verify_output(
             continue  # reported as missing
         info = output.tensors[name]
         expected = replace(step.table.tensor, shape=step.target_shape)
-        recast = trained and is_recast(expected, info)
+        recast = info.dtype != expected.dtype and is_recast(expected, info)
         if not recast and (info.shape, info.dtype) != (expected.shape, expected.dtype):
             wrong = _wrong_shape(step, info, source, output)
             tables.append(TableVerification(step, (wrong,)))
@@ -150,7 +151,10 @@ def verify_output(
             before = before.astype(after.dtype)  # rounding is no change
         moved = moved_with_tokens(step, (before, after), source, output)
         around = Neighbours.of(source)
-        tables.append(explain(step, before, after, around, trained=trained, moved=moved))
+        found = explain(step, before, after, around, trained=trained, moved=moved)
+        if recast and not trained:
+            found = replace(found, checks=(_other_precision(expected, info), *found.checks))
+        tables.append(found)
     about_files = (*entry_notes((output, source)), *_order(output, source))
     configs = (*doubts, *_configs(output.path, plan.to_size), *about_files)
     return Verification(output.path, source.path, untouched, tuple(tables), configs)
@@ -229,6 +233,7 @@ def explain(
     )
     if random:
         checks = (*checks, nothing_to_preserve(source_health))
+    checks = describe_prefix(checks, step, (before, after))
     if moved:
         checks = accept_trained_prefix(checks)
     # What is true of the source as well says nothing about how the table was made.
@@ -318,6 +323,14 @@ def _fails_with(plan: Plan, name: str, *, source: Container, output: Container) 
     found = explain(step, source.read(name), output.read(name))
     known = found.diagnosis if found.diagnosis and found.diagnosis.certain else None
     return worst(found.checks) is Level.FAIL, known.name if known else ""
+
+
+def _other_precision(expected: TensorInfo, info: TensorInfo) -> Check:
+    words = "with --trained that is no failure"
+    detail = (
+        f"{info.name} is stored as {info.dtype}, the source's table as {expected.dtype}; {words}"
+    )
+    return Check("shape", Level.FAIL, detail)
 
 
 def _wrong_shape(step: Step, info: TensorInfo, source: Container, output: Container) -> Check:

@@ -37,8 +37,10 @@ _ROUNDING = 0.7  # of what the fitted kernel leaves: if rounding is as large, no
 _LITTLE = 0.02  # of how much positions differ: what kernels leave, and nothing has to explain
 _EXPLAINED = 0.2  # of what listed kernels leave: an operation that leaves no more was applied,
 _BETTER = 0.6  # if it is better than the fitted kernel, too, which has many more numbers
+_OWN = 0.5  # of how much the table's own cells differ: an operation that leaves more made nothing
 _SHIFTED = 0.15  # of how much positions differ: a vector that was added
-_SCALED = 0.05  # how far a factor is from one
+_SCALED = 0.05  # how far a factor is from one,
+_LEAST = 0.05  # … and its least size; below it nothing is left that could have been scaled
 _MIXED = 0.05  # weight of a mirror image
 _STEPS = 3  # of the sequence on each side that cells are mixed with
 _KNOTS = 12  # of a curve
@@ -97,10 +99,11 @@ def find_altered(source: Wide, table: Wide, rest: float, target: Grid) -> Findin
     if cells < _FEWEST_CELLS or min(listed, rest) < _LITTLE:
         return None
     most = min(_EXPLAINED * listed, _BETTER * rest) * (1.0 if cells >= _CELLS else _EXACTLY)
+    own = _OWN * size(rows - rows.mean(axis=0))
     for name, operation in _OPERATIONS:
         for honest in results:
             for made, words in operation(honest):
-                if size(honest.table - made) <= most * size(honest.varying):
+                if size(honest.table - made) <= min(own, most * size(honest.varying)):
                     return Finding(name, f"an honest resize, but {words}")
     return None
 
@@ -147,7 +150,7 @@ def _vector(honest: _Honest) -> Iterator[_Made]:
 def _gain(honest: _Honest) -> Iterator[_Made]:
     varying, mean = honest.varying, honest.table.mean(axis=0)
     factor = float(((honest.table - mean) * varying).sum() / (varying**2).sum())
-    if abs(factor - 1) >= _SCALED:
+    if abs(factor - 1) >= _SCALED and abs(factor) >= _LEAST:
         yield mean + factor * varying, f"positions differ {factor:.2f} times as much"
 
 

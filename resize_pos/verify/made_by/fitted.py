@@ -46,6 +46,9 @@ _PICKED = 0.9  # weight of a line that was picked, not averaged: nearest rounds 
 # (0.255), an inverse has -0.18; tables that were blurred have 0.41 (0.262), sharpened ones -0.5 and
 # less. Three linear resizes have 0.34 to 0.42, and cost a network as much as a blur.
 _SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.345, 0.258
+# A blur makes the outermost lines lean, too. Honest results that are explained to this relative
+# distance, and lean more than any kernel, reach up to 0.43; one axis that was blurred has 1.3.
+_TO_THE_LETTER, _SURELY_BLURRED = 5e-4, 0.8
 # Lines of the coarser grid that a cell may read on each side of its place, and how strongly an
 # honest kernel is preferred then.
 _NEARBY, _NEARBY_TIED, _NEARBY_ROUNDS = 3.0, 1e-4, 4
@@ -119,7 +122,8 @@ def _kind(axes: list[_Axis], error: float) -> Fitted:
         return Fitted.DISPLACED
     # Of many lines, the reach is uncertain where a table is smooth.
     certain = [axis for axis in axes if axis.few or error <= _EXACT]
-    if in_place and any(axis.blurred for axis in certain):
+    surely = error <= _TO_THE_LETTER and any(a.blurred and a.reach > _SURELY_BLURRED for a in axes)
+    if surely or (in_place and any(axis.blurred for axis in certain)):
         return Fitted.BLURRED
     beside = error <= _EXACT and any(axis.beside for axis in axes)
     return Fitted.BESIDE if beside else Fitted.UNKNOWN

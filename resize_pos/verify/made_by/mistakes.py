@@ -38,14 +38,14 @@ _DISPLACED = Finding("displaced", "cells were read from other places than their 
 
 
 def diagnose(
-    pair: Pair, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN
+    pair: Pair, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN, lost: bool = False
 ) -> Diagnosis | None:
     """Find the mistake that explains the table best; None if none is close.
 
     `trained`: look for cells that were wrong before the table was trained on, too. That needs a
     table that a kernel for images stretches. `fitted`: the kernel that makes the table. If it is an
     honest one, only a mistake that was recomputed counts, places that no rule gives, and cells that
-    were set to zero.
+    were set to zero. `lost`: the table looks random, so no place of the source is looked for in it.
     """
     kept = find_kept_rows(pair) or find_block(pair)
     if kept is not None:
@@ -68,7 +68,7 @@ def diagnose(
     if parts is not None:
         return parts
     varying = size(pair.cells_after - pair.cells_after.mean(axis=0))
-    in_place = honest * size(pair.cells_after) <= _NEARLY * varying
+    in_place = lost or honest * size(pair.cells_after) <= _NEARLY * varying
     window = None if in_place else find_window(pair.cells_before[0], table)
     if window is not None:
         return Diagnosis(window.name, window.detail, window.error, True)
@@ -76,7 +76,7 @@ def diagnose(
         best = None
     if fitted is Fitted.DISPLACED and not in_place and (best is None or not best.certain):
         best = _certain(_DISPLACED)
-    moved = _moved(pair) if trained else None
+    moved = _moved(pair) if trained and not lost else None
     if moved is None and not in_place:
         moved = _mapped(pair)
     if moved is None or best is None or best.name == "scaled":

@@ -17,7 +17,7 @@ from resize_pos.core.geometry import Grid
 from resize_pos.quality.measures import proper
 from resize_pos.quality.measures.proper import Kernel
 from resize_pos.quality.measures.sampling import Wide, median, products, ratio, size, spread
-from resize_pos.verify.made_by.parts import Finding, place_of, wrong_order
+from resize_pos.verify.made_by.parts import Finding, content_of, place_of, wrong_order
 
 _CELLS = 16  # fewer are too few to tell
 _SAMPLE = 256  # cells that are looked for elsewhere
@@ -142,5 +142,5 @@ def _foreign(
         return None
     if least[other].min() < _GAP * float(np.quantile(apart[nearest][~other], 1 - _MOST_BETWEEN)):
         return None
-    words = place_of(other, table, target)
+    words = place_of(other, table, target, content_of(rows[other], results[nearest]))
     return Finding("patched", f"{words}; the rest is near an honest resize")

@@ -31,9 +31,17 @@ TRAINED_PREFIX = 24.0
 PREFIX_LOST = 0.7
 SHORTER = 0.5  # of their length: what is left of such rows by training
 _AFTER = ("after", "before")
-_EMPTY = frozenset({HealthKind.ZERO, HealthKind.CONSTANT})
+# What a table without anything of its source looks like.
+_INSTEAD = {
+    HealthKind.ZERO: KIND_WORDS[HealthKind.ZERO],
+    HealthKind.CONSTANT: KIND_WORDS[HealthKind.CONSTANT],
+    HealthKind.SINCOS: "replaced: a fixed sin-cos table, nothing of the source is left",
+}
 # An honest resize of a rough table may look like this, too; then its structure checks pass.
-_DISORDERED = frozenset({HealthKind.UNTRAINED, HealthKind.SHUFFLED})
+_DISORDERED = {
+    HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left",
+    HealthKind.SHUFFLED: KIND_WORDS[HealthKind.SHUFFLED],
+}
 # Checks that say nothing about how a table was made.
 _OF_SOURCE = frozenset({"window", "source", "content"})
 
@@ -96,7 +104,6 @@ def offset_checks(
 def origin_in_doubt(
     matches: tuple[ConventionMatch, ...],
     made: TableOrigin,
-    health: Health | None,
     checks: tuple[Check, ...],
     measured: Measured,
     error: float,
@@ -122,12 +129,6 @@ def origin_in_doubt(
     elif made.fitted is Fitted.BESIDE:
         how = "Its cells were read a little beside their places: it is too wide or too narrow"
         yield Check("origin", Level.WARN, f"{near}. {how}")
-    elif health is not None and is_lost(health, checks):
-        words = {
-            HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left"
-        }
-        detail = words.get(health.kind, KIND_WORDS[health.kind])
-        yield Check("origin", Level.FAIL, f"{near}. It is {detail}")
     elif made.doubt is not None and worst(checks) is Level.OK:
         yield Check("origin", Level.WARN, f"{near}. {made.doubt}: hard training, or damage")
     elif worst(checks) is Level.OK and not _is_tiny(measured):
@@ -139,12 +140,20 @@ def origin_in_doubt(
         yield Check("origin", worst(checks), f"{near}{_guess(measured)}")
 
 
-def is_lost(health: Health | None, checks: tuple[Check, ...]) -> bool:
-    """Whether nothing of the source is left: zero, constant, random or shuffled."""
+def nothing_left(health: Health | None, checks: tuple[Check, ...]) -> Diagnosis | None:
+    """Say what stands in the place of the source if nothing of it is left: zeros, random numbers.
+
+    It is certain unless a mistake makes a learned table look like that.
+    """
     if health is None:
-        return False
-    disordered = health.kind in _DISORDERED and worst(of_table(checks)) is not Level.OK
-    return disordered or health.kind in _EMPTY
+        return None
+    words = _INSTEAD.get(health.kind)
+    if words is None and worst(of_table(checks)) is not Level.OK:
+        words = _DISORDERED.get(health.kind)
+    if words is None:
+        return None
+    name, _, detail = words.partition(": ")
+    return Diagnosis(name, detail, 0.0, certain=health.kind in _INSTEAD)
 
 
 def of_table(checks: tuple[Check, ...]) -> tuple[Check, ...]:

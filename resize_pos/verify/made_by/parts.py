@@ -34,6 +34,8 @@ _FLAT = 1e-5  # of the largest value: variation along an axis that is none,
 _VARIES = 1e-3  # … and what an honest result must have of it
 _MATTERS = 0.05  # of all sizes: negative values that no overshoot explains
 _WRAPPED = 0.002  # share of the values
+_RANDOM = 0.3  # cosine of neighbours; below it they have little in common
+_OTHER_CELLS = "the honest cells of other places"
 _MANY = 0.02  # share of the values that are the same,
 _BEYOND = 1.05  # where the honest ones are that much larger,
 _USUAL = 0.25  # … or that much of the usual size
@@ -125,7 +127,8 @@ def _rows(table: Wide, honest: Wide, target: Grid) -> Finding | None:
     foreign = zero if only_zero else _split(table, honest, 1)
     if foreign is None:
         return None
-    words = f"{place_of(foreign, table, target)}, the rest is honest"
+    content = None if only_zero else content_of(table[foreign], honest)
+    words = f"{place_of(foreign, table, target, content)}, the rest is honest"
     inside = foreign.reshape(target.height, target.width)[1:-1, 1:-1]
     at_border = inside.size > 0 and not inside.any()
     return Finding("patched", words, None if only_zero else foreign, at_border=at_border)
@@ -157,14 +160,16 @@ def _rounded_away(table: Wide, honest: Wide) -> NDArray[np.bool_]:
     return small & bool(np.all(np.abs(counts - np.round(counts)) < _WHOLE))
 
 
-def place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
-    """Say which cells are foreign, and what they contain."""
+def place_of(
+    foreign: NDArray[np.bool_], table: Wide, target: Grid, content: str | None = None
+) -> str:
+    """Say which cells are foreign, and what they contain (all zero unless stated)."""
     where = np.flatnonzero(foreign)
-    content = _content(table[foreign])
+    content = content or "all zero"
     count = f"{len(where)} of {len(table)} cells"
     if len(where) == 1:
         place = f"row {where[0] // target.width}, column {where[0] % target.width}"
-        alone = content if content == "all zero" else "something else"
+        alone = content if content in ("all zero", _OTHER_CELLS) else "something else"
         return f"one cell of {len(table)} ({place}) is {alone}"
     if len(where) == where[-1] - where[0] + 1:
         which = f"cells {where[0]} to {where[-1]}"
@@ -185,13 +190,30 @@ def place_of(foreign: NDArray[np.bool_], table: Wide, target: Grid) -> str:
     return f"{count} are {content}"
 
 
-def _content(rows: Wide) -> str:
+def content_of(rows: Wide, honest: Wide) -> str:
+    """Say what some cells contain, compared with the honest cells of all places."""
     if not rows.any():
         return "all zero"
-    if np.ptp(rows, axis=0).max() == 0:
+    if np.ptp(rows, axis=0).max() == 0 and len(rows) > 1:
         return "all the same"
+    some = rows[spread(len(rows), _SAMPLE)]
+    apart = [np.sqrt(((honest - row) ** 2).sum(axis=1).min()) for row in some]
+    if np.mean(np.array(apart) <= _SAME * np.sqrt((some**2).sum(axis=1))) > 0.5:
+        return _OTHER_CELLS
     similar = np.einsum("nd,nd->n", unit(rows[1:]), unit(rows[:-1])) if len(rows) > 1 else [0.0]
-    return "random numbers" if np.abs(np.mean(similar)) < 0.3 else "something else"
+    return "random numbers" if np.abs(np.mean(similar)) < _RANDOM else "something else"
+
+
+def _content_of_channels(channels: Wide) -> str:
+    """Say what some channels (channels × cells) contain."""
+    if not channels.any():
+        return "all zero"
+    centred = channels - channels.mean(axis=1, keepdims=True)
+    if np.abs(centred).max() <= _FLAT * np.abs(channels).max():
+        return "the same in every cell"
+    # What was learned or resampled is alike in cells that follow each other.
+    alike = (centred[:, 1:] * centred[:, :-1]).sum() / (centred**2).sum()
+    return "random numbers" if abs(alike) < _RANDOM else "not the source's"
 
 
 def _channels(table: Wide, honest: Wide) -> Finding | None:
@@ -230,8 +252,9 @@ def _channels(table: Wide, honest: Wide) -> Finding | None:
         return Finding("channels permuted", words, moved, axis=0)
     if foreign is None:
         return None
-    content = _content(np.ascontiguousarray(table[:, foreign].T))
-    words = f"{foreign.sum()} of {count} channels are {content}"
+    content = _content_of_channels(table[:, foreign].T)
+    verb = "is" if foreign.sum() == 1 else "are"
+    words = f"{foreign.sum()} of {count} channels {verb} {content}"
     return Finding("channels lost", words, foreign, axis=0)
 
 

@@ -7,6 +7,7 @@ need not be known.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from resize_pos.verify.made_by.pair import Pair
 
 _EXPLAINED = 0.02  # of how much positions differ
 _BETTER = 0.5  # of what the kernel leaves that is fitted to the source as it is
+_MOST_PREFIX = 5  # rows that are looked for in the grid
 _FEWEST_LINES = 3  # of two lines, each kernel that leans the other way looks like a mirror
 
 
@@ -45,7 +47,7 @@ def find_turned(pair: Pair) -> Diagnosis | None:
     if min(pair.source.height, pair.source.width, target.height, target.width) < _FEWEST_LINES:
         return None
     plain, _ = _left(grid, rows, target)
-    for name, words, image, shape in _turned(grid, target):
+    for name, words, image, shape in chain(_turned(grid, target), _off_by_some(pair)):
         left, kind = _left(image, rows, shape)
         if kind is Fitted.HONEST and left <= min(_EXPLAINED, _BETTER * plain):
             return Diagnosis(name, words, left, True)
@@ -70,6 +72,24 @@ def _turned(grid: Wide, target: Grid) -> Iterator[tuple[str, str, Wide, Grid]]:
         for shape in dict.fromkeys((target, other)):
             words = f"read as {width}×{height}: height and width are swapped"
             yield "swapped", words, misread, shape
+
+
+def _off_by_some(pair: Pair) -> Iterator[tuple[str, str, Wide, Grid]]:
+    """Give the grid as if it began at another row of the table, in the same form."""
+    grid, first = pair.cells_before, pair.prefix
+    cells = pair.before[first : first + pair.source.cells]
+    zero = np.zeros_like(cells[:1])  # or a repeated row, or the one from the other end
+    read: list[tuple[str, str, tuple[Wide, ...]]] = []
+    for count in range(1, min(first, _MOST_PREFIX) + 1):
+        rows = "one prefix row was" if count == 1 else f"{count} prefix rows were"
+        words = f"{rows} taken for cells of the grid"
+        read.append(("prefix", words, (pair.before[first - count : first], cells[:-count])))
+    for end in (cells[-1:], zero, cells[:1]):
+        read.append(("off by one", "the source was read one row too late", (cells[1:], end)))
+    for start in (cells[:1], zero, cells[-1:]):
+        read.append(("off by one", "the source was read one row too early", (start, cells[:-1])))
+    for name, words, parts in read:
+        yield name, words, np.concatenate(parts).reshape(grid.shape), pair.target
 
 
 def _left(grid: Wide, rows: Wide, target: Grid) -> tuple[float, Fitted]:

@@ -26,7 +26,7 @@ from resize_pos.verify.made_by.moved import nearest_honest
 from resize_pos.verify.made_by.origin import (
     TableOrigin,
     allow_training,
-    is_lost,
+    nothing_left,
     of_table,
     origin_in_doubt,
 )
@@ -64,11 +64,17 @@ def explain_unmatched(
     by_training = min(error, fit.left) if fit is not None and fitted is Fitted.HONEST else error
     checks = allow_training(checks, by_training, measured)
     level = worst(of_table(checks))
-    found = find_mistake(pair, level, trained=stretchable, fitted=fitted)
+    lost = nothing_left(health, checks)
+    found = lost
+    if lost is None or not lost.certain:
+        lost_too = lost is not None
+        found = find_mistake(pair, level, trained=stretchable, fitted=fitted, lost=lost_too)
     moved = doubt = None
     if fitted in (Fitted.HONEST, Fitted.BLURRED) and found is None:
         checks = proven(checks)
-    elif fit is not None and found is None and not is_lost(health, checks):
+    elif lost is not None:
+        found = found or lost
+    elif fit is not None and found is None:
         rest = fit_nearby(pair.many_grid, pair.many_after, pair.target)
         found = _find_operation(pair, rest)
         left = unexplained(pair.many_grid, pair.many_after, rest, pair.target)
@@ -81,7 +87,7 @@ def explain_unmatched(
         elif found is None and left is not None:
             found, doubt = _find_foreign(left, envelope), _find_doubt(left, fit, measured)
     made = TableOrigin(found, fitted, moved, doubt)
-    origin = origin_in_doubt(matches, made, health, checks, measured, error)
+    origin = origin_in_doubt(matches, made, checks, measured, error)
     return (*origin, *checks), found
 
 
@@ -103,10 +109,15 @@ def proven(checks: tuple[Check, ...]) -> tuple[Check, ...]:
 
 
 def find_mistake(
-    pair: Pair, level: Level, *, trained: bool = False, fitted: Fitted = Fitted.UNKNOWN
+    pair: Pair,
+    level: Level,
+    *,
+    trained: bool = False,
+    fitted: Fitted = Fitted.UNKNOWN,
+    lost: bool = False,
 ) -> Diagnosis | None:
     """Find the mistake that made a table; in one that looks honest, only a certain one counts."""
-    found = diagnose(pair, trained=trained, fitted=fitted)
+    found = diagnose(pair, trained=trained, fitted=fitted, lost=lost)
     return None if found is not None and not found.certain and level is Level.OK else found
 
 
