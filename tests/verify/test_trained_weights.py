@@ -168,3 +168,16 @@ def test_a_source_is_needed(tmp_path: Path, source: Tensors) -> None:
     output = tmp_path / "source.safetensors"
     with pytest.raises(UsageError, match="no source is stated"):
         verify_checkpoint(output, model="timm:vit_tiny_patch16_224", trained=True)
+
+
+def test_a_table_of_another_precision_is_explained_all_the_same(
+    run: Any, tmp_path: Path, source: Tensors
+) -> None:
+    made = {**source, "pos_embed": honest(source["pos_embed"][0], 1, SOURCE, TARGET)[None]}
+    half = {n: a.astype(np.float16) if a.dtype.kind == "f" else a for n, a in made.items()}
+    done = verify(run, tmp_path, half)
+    assert done.code == 3
+    words = " ".join(done.out.split())
+    assert "pos_embed is stored as F16, the source's table as F32; with --trained" in words
+    assert "made by timm" in words
+    assert verify(run, tmp_path, half, "--trained").code == 0

@@ -76,6 +76,43 @@ def test_a_forgotten_permute_is_named(name: str, before: bool, after: bool, by: 
     assert found.diagnosis.detail.endswith(f"channels × rows {when} the resize")
 
 
+# pix2tex is the one whose source rows are a third as wide as the new cells.
+@pytest.mark.parametrize("target", [(14, 14), (20, 31)])
+@pytest.mark.parametrize("by", KERNELS)
+@pytest.mark.parametrize("end", ["repeated", "zero", "from the other end"])
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("name", ["fashion_plain_11x8", "pix2tex_12x42"])
+def test_a_source_read_one_row_beside_is_named(
+    name: str, early: bool, end: str, by: str, target: tuple[int, int]
+) -> None:
+    known = TABLES[name]
+    rows = cells_of(known).reshape(-1, known.rows.shape[1])
+    near, far = (rows[:1], rows[-1:]) if early else (rows[-1:], rows[:1])
+    other = {"repeated": near, "zero": 0 * near, "from the other end": far}[end]
+    moved = np.concatenate([other, rows[:-1]] if early else [rows[1:], other])
+    made = whole(known, resized(moved.reshape(*known.grid, -1), target, by))
+    found = explain(step_for(known, target), known.rows, made)
+    assert worst(found.checks) is Level.FAIL
+    assert found.diagnosis is not None
+    assert found.diagnosis.name in ("off by one", "prefix")
+    if known.prefix == 0:  # a prefix row may look like the one that is repeated
+        assert found.diagnosis.detail.endswith("too early" if early else "too late")
+
+
+@pytest.mark.parametrize("by", KERNELS)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_prefix_rows_in_the_grid_are_counted(count: int, by: str) -> None:
+    known, target = TABLES["other_mnist_7x7_registers"], (6, 11)
+    assert known.prefix > 4
+    first = known.rows[known.prefix - count :][: known.grid[0] * known.grid[1]]
+    made = whole(known, resized(first.reshape(*known.grid, -1), target, by))
+    found = explain(step_for(known, target), known.rows, made)
+    assert worst(found.checks) is Level.FAIL
+    assert found.diagnosis is not None and found.diagnosis.name == "prefix"
+    rows = "one prefix row was" if count == 1 else f"{count} prefix rows were"
+    assert found.diagnosis.detail == f"{rows} taken for cells of the grid"
+
+
 @pytest.mark.parametrize("target", [(13, 10), (5, 7), (20, 9)])
 @pytest.mark.parametrize("by", proper.OTHERS)
 @pytest.mark.parametrize("name", NAMES)
