@@ -436,6 +436,8 @@ def judge_all(
     if jobs == 1:
         found: Iterator[list[Case]] = (_judged(name, packages, every) for name in names)
     else:
+        # Processes with several threads each wait for each other, and take five times as long.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         pool = ProcessPoolExecutor(jobs, get_context("spawn"))
         found = pool.map(_judged, names, repeat(packages), repeat(every))
     for name, mine in zip(names, found, strict=True):
