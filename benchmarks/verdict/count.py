@@ -285,12 +285,17 @@ def priced(found: Sequence[Case]) -> list[Case]:
     """Add what each table costs its network, where that is stored, and whether damage is costly.
 
     What damage costs a real network has to be more than any proper kernel costs it, too. Damage to
-    what another kernel made costs what the same damage to a resize by timm's kernel does.
+    what another kernel made costs what the same damage to a resize by timm's kernel does, unless it
+    was measured.
     """
     stored = costs()
-    kinds = [case.how.partition(BY)[0] for case in found]
-    keys = [cost_key(c.table, c.target, kind) for c, kind in zip(found, kinds, strict=True)]
-    prices = [stored.get(key, (None, None)) for key in keys]
+
+    def price(case: Case, how: str) -> Cost | tuple[None, None]:
+        return stored.get(cost_key(case.table, case.target, how)) or (None, None)
+
+    own = [price(case, case.how) for case in found]
+    kinds = [price(case, case.how.partition(BY)[0]) for case in found]
+    prices = [kind if mine[0] is None else mine for mine, kind in zip(own, kinds, strict=True)]
     return [
         replace(case, cost=cost, costly=_is_costly(case, cost, costly, stored))
         for case, (cost, costly) in zip(found, prices, strict=True)

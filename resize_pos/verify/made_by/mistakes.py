@@ -34,6 +34,7 @@ _EXPLAINED = 0.02  # relative distance at which a mistake is recognised for cert
 _PROPORTIONAL = 1e-3  # … and at which it is one factor and nothing else
 _RESEMBLED = 0.2  # … and at which it is likely
 _NEARLY = 0.02  # … of how much positions differ: so near to a convention, cells are in their places
+_MEAN, _NO_MEAN = 0.05, 0.05  # of how much positions differ: a mean that tells; one that is gone
 _DISPLACED = Finding("displaced", "cells were read from other places than their own")
 
 
@@ -64,7 +65,7 @@ def diagnose(
         return Diagnosis(window.name, window.detail, window.error, True)
     if fitted is Fitted.HONEST:
         return _zeros(pair)
-    parts = _certain(find_old_cells(pair)) or _parts(pair)
+    parts = _certain(find_old_cells(pair)) or _parts(pair, lost=lost)
     if parts is not None:
         return parts
     varying = size(pair.cells_after - pair.cells_after.mean(axis=0))
@@ -123,7 +124,7 @@ def _zeros(pair: Pair) -> Diagnosis | None:
     return _certain(found)
 
 
-def _parts(pair: Pair) -> Diagnosis | None:
+def _parts(pair: Pair, *, lost: bool) -> Diagnosis | None:
     """Describe what differs, where part of the table is honest or all of it is in another order."""
     if not pair.is_whole:
         return find_turned(pair)
@@ -140,8 +141,26 @@ def _parts(pair: Pair) -> Diagnosis | None:
             whole = find_turned(pair) if found.name == "shuffled" else None
             return whole or Diagnosis(found.name, f"{found.detail} ({resampling})", 0.0, True)
     # Single values say something only where cells and channels are in their places.
-    rearranged = find_unpermuted(pair) or find_turned(pair)
-    return rearranged or _values(pair, results) or _zeros(pair) or _lost(pair, [*results.values()])
+    whole = find_unpermuted(pair) or find_turned(pair) or _mean_removed(pair)
+    if lost:
+        return whole
+    return whole or _values(pair, results) or _zeros(pair) or _lost(pair, [*results.values()])
+
+
+def _mean_removed(pair: Pair) -> Diagnosis | None:
+    """Say that the mean is gone from what any proper kernel makes, conventions or not."""
+    table = pair.cells_after
+    mean = table.mean(axis=0)
+    for kernel in (*proper.CONVENTIONAL, *proper.OTHERS):
+        honest = flat(proper.resized(pair.cells_before, pair.target, kernel))
+        usual = honest.mean(axis=0)
+        varying = size(honest - usual)
+        telling = size(usual) * np.sqrt(len(table)) >= _MEAN * varying
+        apart = size((table - mean) - (honest - usual))
+        if telling and size(mean) <= _NO_MEAN * size(usual) and apart <= _NO_MEAN * varying:
+            words = "an honest resize, but without its mean vector"
+            return Diagnosis("mean removed", words, 0.0, True)
+    return None
 
 
 def _values(pair: Pair, results: Mapping[Resampling, Wide]) -> Diagnosis | None:

@@ -35,10 +35,11 @@ _AFTER = ("after", "before")
 _INSTEAD = {
     HealthKind.ZERO: KIND_WORDS[HealthKind.ZERO],
     HealthKind.CONSTANT: KIND_WORDS[HealthKind.CONSTANT],
-    HealthKind.SINCOS: "replaced: a fixed sin-cos table, nothing of the source is left",
 }
-# An honest resize of a rough table may look like this, too; then its structure checks pass.
-_DISORDERED = {
+# An honest resize of a rough table, or of one that is nearly sin-cos, may look like this, too; then
+# its structure checks pass.
+_PERHAPS_INSTEAD = {
+    HealthKind.SINCOS: "replaced: a fixed sin-cos table, nothing of the source is left",
     HealthKind.UNTRAINED: "re-initialised: random numbers, nothing of the source is left",
     HealthKind.SHUFFLED: KIND_WORDS[HealthKind.SHUFFLED],
 }
@@ -140,16 +141,21 @@ def origin_in_doubt(
         yield Check("origin", worst(checks), f"{near}{_guess(measured)}")
 
 
-def nothing_left(health: Health | None, checks: tuple[Check, ...]) -> Diagnosis | None:
+def nothing_left(
+    health: Health | None, checks: tuple[Check, ...], measured: Measured
+) -> Diagnosis | None:
     """Say what stands in the place of the source if nothing of it is left: zeros, random numbers.
 
     It is certain unless a mistake makes a learned table look like that.
     """
     if health is None:
         return None
+    alike = measured.values.get("unlikeness", 1.0) <= FOREIGN
+    if health.kind is HealthKind.SINCOS and alike:  # cells of the same length are not sines yet
+        return None
     words = _INSTEAD.get(health.kind)
     if words is None and worst(of_table(checks)) is not Level.OK:
-        words = _DISORDERED.get(health.kind)
+        words = _PERHAPS_INSTEAD.get(health.kind)
     if words is None:
         return None
     name, _, detail = words.partition(": ")

@@ -64,7 +64,7 @@ def explain_unmatched(
     by_training = min(error, fit.left) if fit is not None and fitted is Fitted.HONEST else error
     checks = allow_training(checks, by_training, measured)
     level = worst(of_table(checks))
-    lost = nothing_left(health, checks)
+    lost = nothing_left(health, checks, measured)
     found = lost
     if lost is None or not lost.certain:
         lost_too = lost is not None
