@@ -16,8 +16,8 @@ were trained on after a damaged one (`tuned.py`).
 
 `verdict.json` keeps every case. `--docs` writes the counts into docs/artifacts.md and draws the
 plots. `--only` judges these tables again and keeps the other cases of `verdict.json`. `--packages`
-adds real tables from downloaded wheels (`tables.py`). All of it takes 20 to 55 minutes of
-two cores, with `--every 6` a fifth of that, and gives the same counts each time.
+adds real tables from downloaded wheels (`tables.py`). All of it takes 35 minutes of two
+cores, with `--every 6` a fifth of that, and gives the same counts each time.
 """
 
 from __future__ import annotations
