@@ -134,3 +134,18 @@ def test_a_mean_that_no_kernel_gives_is_damage(name: str, factor: float, by: str
     mean = cells_of(known).mean(axis=(0, 1))
     found = explain(step_for(known, target), known.rows, whole(known, cells + (factor - 1) * mean))
     assert worst(found.checks) is Level.FAIL, found.checks
+
+
+@pytest.mark.parametrize("by", ["PIL lanczos", "torch area", "TensorFlow bicubic"])
+@pytest.mark.parametrize(
+    ("name", "target"), [("other_depth_7x12", (4, 7)), ("other_place_16x10", (24, 14))]
+)
+def test_a_short_mean_that_was_removed_is_named(
+    name: str, target: tuple[int, int], by: str
+) -> None:
+    """Its length is a tenth of how much positions differ, less than kernels differ there."""
+    known = TABLES[name]
+    cells = resized(cells_of(known), target, by)
+    found = explain(step_for(known, target), known.rows, whole(known, cells - cells.mean((0, 1))))
+    assert worst(found.checks) is Level.FAIL
+    assert found.diagnosis is not None and found.diagnosis.name == "mean removed"

@@ -12,6 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 from benchmarks.verdict.count import step_for
 from benchmarks.verdict.tables import Known, known_tables
+from benchmarks.ways import proper
 from benchmarks.ways.damage import honest
 from resize_pos.quality.checks import Level, worst
 from resize_pos.verify.against_source import TableVerification, explain
@@ -118,3 +119,12 @@ def test_a_blur_along_one_axis_is_a_warning(axis: int, name: str) -> None:
     rows = np.concatenate([known.rows[: known.prefix], blurred])
     made = honest(rows, known.prefix, known.grid, TARGET, "hf")[known.prefix :]
     assert worst(verified(known, made.astype(np.float64)).checks) is not Level.OK
+
+
+@pytest.mark.parametrize("by", proper.OTHERS)
+def test_a_resize_of_nearly_fixed_sines_replaced_nothing(by: str) -> None:
+    """This source was trained from sines, and some of its resizes have cells of equal length."""
+    known, target = TABLES["other_count_12x9"], (7, 5)
+    grid = known.rows[known.prefix :].reshape(*known.grid, -1)
+    cells = np.asarray(proper.OTHERS[by](grid, target), np.float64).reshape(35, -1)
+    assert worst(verified(known, cells, target).checks) is Level.OK
