@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from resize_pos.families.tables import Step
 from resize_pos.quality.checks import Check, Level
+from resize_pos.quality.measures.sampling import Wide
 from resize_pos.quality.measures.table import unfold
 
 _SAME = 1e-3  # of the length of a row: so near are two rows that are the same
 _MOST_LISTED = 4  # kinds of changes
-
-Wide = NDArray[np.float64]
 
 
 def describe_prefix(
