@@ -44,8 +44,10 @@ _PICKED = 0.9  # weight of a line that was picked, not averaged: nearest rounds 
 # Squares of such lines: how far the weights reach. It is negative where far lines are subtracted.
 # Two linear resizes in a row have 0.30 (on a few lines 0.24), cubic B-splines that smooth 0.32
 # (0.255), an inverse has -0.18; tables that were blurred have 0.41 (0.262), sharpened ones -0.5 and
-# less. Three linear resizes have 0.34 to 0.42, and cost a network as much as a blur.
-_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.345, 0.258
+# less. Three linear resizes have 0.34 to 0.42, and cost a network as much as a blur. On a few lines
+# a blur may have no more than 0.2, and smoothing B-splines and three resizes cost as much as that;
+# two resizes are recognised by name before.
+_SHORTEST, _INVERSE, _FARTHEST, _FEW_FARTHEST = -0.3, -0.05, 0.345, 0.2
 # A blur makes the outermost lines lean, too. Honest results that are explained to this relative
 # distance, and lean more than any kernel, reach up to 0.43; one axis that was blurred has 1.3.
 _TO_THE_LETTER, _SURELY_BLURRED = 5e-4, 0.8

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.verdict.count import made as benchmark_way
 from benchmarks.verdict.count import step_for
 from benchmarks.verdict.tables import Known, known_tables
+from benchmarks.ways import proper as ways
 from resize_pos.core.geometry import Grid
 from resize_pos.quality.checks import Level, worst
 from resize_pos.quality.measures import proper
@@ -220,3 +221,22 @@ def test_picked_cells_may_round_halves_up_down_or_to_even(target: Shape) -> None
     for rounded in (np.round, lambda x: np.floor(x + 0.5), lambda x: np.ceil(x - 0.5)):
         found = verified(OPERA, target, made(OPERA, target, picked(rounded)))
         assert worst(found.checks) is Level.OK, found.checks
+
+
+@pytest.mark.parametrize("how", ["blurred, resized by hf", "blurred, resized by lanczos"])
+@pytest.mark.parametrize("name", ["opera_v0_4x4", "opera_v1_4x4", "opera_year_4x4"])
+def test_a_slight_blur_of_four_lines_is_a_warning(name: str, how: str) -> None:
+    known = next(table for table in known_tables() if table.name == name)
+    target = (6, 7)
+    _, table = benchmark_way(known, target, how)
+    found = explain(step_for(known, target), known.rows, table)
+    assert worst(found.checks) is not Level.OK
+
+
+@pytest.mark.parametrize("how", [*ways.LIBRARIES, *ways.OTHERS])
+@pytest.mark.parametrize("target", [(6, 7), (3, 2), (10, 9)])
+def test_no_proper_kernel_blurs_four_lines(target: tuple[int, int], how: str) -> None:
+    known = next(table for table in known_tables() if table.name == "opera_v0_4x4")
+    _, table = benchmark_way(known, target, how)
+    found = explain(step_for(known, target), known.rows, table)
+    assert worst(found.checks) is Level.OK
